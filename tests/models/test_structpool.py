@@ -24,7 +24,7 @@ def _reference(model: StructPool, xs: list[Tensor], adjacencies: list[Tensor]) -
         degree = looped.sum(-1, keepdim=True)
 
         def convolve(layer: Any, x: Tensor, looped: Tensor = looped, degree: Tensor = degree) -> Tensor:
-            return ((looped @ x @ layer.linear.weight + layer.linear.bias) / degree).tanh()
+            return ((looped @ x @ layer.weight + layer.bias) / degree).tanh()
 
         for layer in model.features:
             x = convolve(layer, x)

@@ -13,25 +13,25 @@ from tests.graphs import assert_equal
 
 def _torch(head: ConvHead, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """The same head of torch's modules, and its parameters in the order and shape of ``head``."""
-    d, channels, wide = head.in_channels, head.by_row.out_channels, head.by_window.out_channels
+    d, channels, wide = head.in_channels, head.rows.out_channels, head.windows.out_channels
     first = nn.Conv1d(1, channels, d, d).double()
     second = nn.Conv1d(channels, wide, 5).double()
     inner, outer = (
         nn.Linear(each.in_channels, each.out_channels).double() for each in (head.inner, head.outer)
     )
     # Our rows are joined position by position, those of a Conv1d channel by channel.
-    windows = head.windows
+    windows = head.num_rows // 2 - 4
 
     def by_position(weight: Tensor) -> Tensor:
         return weight.unflatten(1, (wide, windows)).transpose(1, 2).flatten(1)
 
     with torch.no_grad():
-        first.weight.copy_(head.by_row.weight.mT.unsqueeze(1))
-        second.weight.copy_(head.by_window.weight.mT.unflatten(1, (5, channels)).transpose(1, 2))
+        first.weight.copy_(head.rows.weight.mT.unsqueeze(1))
+        second.weight.copy_(head.windows.weight.mT.unflatten(1, (channels, 5)))
         inner.weight.copy_(head.inner.weight.mT.unflatten(1, (windows, wide)).transpose(1, 2).flatten(1))
         outer.weight.copy_(head.outer.weight.mT)
         for ours, theirs in zip(
-            (head.by_row, head.by_window, head.inner, head.outer), (first, second, inner, outer), strict=True
+            (head.rows, head.windows, head.inner, head.outer), (first, second, inner, outer), strict=True
         ):
             assert ours.bias is not None
             assert theirs.bias is not None
@@ -41,7 +41,7 @@ def _torch(head: ConvHead, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     scores.sin().sum().backward()
     gradients = [first.weight.grad, second.weight.grad, inner.weight.grad, outer.weight.grad]
     a, b, c, e = (gradient for gradient in gradients if gradient is not None)
-    return scores, [a.squeeze(1).mT, b.transpose(1, 2).flatten(1).mT, by_position(c).mT, e.mT]
+    return scores, [a.squeeze(1).mT, b.flatten(1).mT, by_position(c).mT, e.mT]
 
 
 @pytest.mark.parametrize("rows", [10, 15])
@@ -57,7 +57,7 @@ def test_equals_torch(rows: int) -> None:
     assert one.grad is not None
     assert two.grad is not None
     assert_equal(one.grad, two.grad, "gradient of x")
-    for part, gradient in zip((head.by_row, head.by_window, head.inner, head.outer), gradients, strict=True):
+    for part, gradient in zip((head.rows, head.windows, head.inner, head.outer), gradients, strict=True):
         assert part.weight.grad is not None
         assert_equal(part.weight.grad, gradient, "gradient of a weight")
 

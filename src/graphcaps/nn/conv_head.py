@@ -63,15 +63,14 @@ class ConvHead(nn.Module):
         if num_rows < 2 * _KERNEL:
             raise ArgumentError("ConvHead", "num_rows", f"be at least {2 * _KERNEL}", num_rows)
         self.in_channels, self.num_rows, self.lead = in_channels, num_rows, lead
-        self.by_row = ReplicaLinear(in_channels, channels[0], lead=lead)
-        self.by_window = ReplicaLinear(_KERNEL * channels[0], channels[1], lead=lead)
-        self.windows = num_rows // 2 - _KERNEL + 1
-        self.inner = ReplicaLinear(self.windows * channels[1], hidden, lead=lead)
+        self.rows = ReplicaLinear(in_channels, channels[0], lead=lead)
+        self.windows = ReplicaLinear(_KERNEL * channels[0], channels[1], lead=lead)
+        self.inner = ReplicaLinear((num_rows // 2 - _KERNEL + 1) * channels[1], hidden, lead=lead)
         self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
         self.dropout = ReplicaDropout(dropout, lead=lead)
 
     def reset_parameters(self) -> None:
-        for part in (self.by_row, self.by_window, self.inner, self.outer, self.dropout):
+        for part in (self.rows, self.windows, self.inner, self.outer, self.dropout):
             part.reset_parameters()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -79,13 +78,13 @@ class ConvHead(nn.Module):
         if x.shape[-2:] != (self.num_rows, self.in_channels):
             expected = f"have {self.num_rows} rows of {self.in_channels} columns"
             raise ShapeError("ConvHead", "x", expected, list(x.shape[-2:]))
-        B = x.size(-3)
-        a = self.by_row(x.flatten(-3, -2)).relu().unflatten(-2, (B, self.num_rows))
-        pairs = self.num_rows // 2
+        # A convolution of one row, or of windows that overlap, is a linear map of rows, which works for replicas.
+        B, pairs = x.size(-3), self.num_rows // 2
+        a = self.rows(x.flatten(-3, -2)).relu().unflatten(-2, (B, self.num_rows))
         b = a[..., : 2 * pairs, :].unflatten(-2, (pairs, 2)).amax(-2)
-        windows = b.unfold(-2, _KERNEL, 1).mT.flatten(-2)  # [*lead, B, windows, 5 · channels]
-        c = self.by_window(windows.flatten(-3, -2)).relu().unflatten(-2, (B, self.windows))
-        z: Tensor = self.outer(self.dropout(self.inner(c.flatten(-2)).relu(), mask))
+        windows = b.unfold(-2, _KERNEL, 1).flatten(-2)  # [*lead, B, pairs − 4, channels · 5]
+        c = self.windows(windows.flatten(-3, -2)).relu().unflatten(-2, (B, -1)).flatten(-2)
+        z: Tensor = self.outer(self.dropout(self.inner(c).relu(), mask))
         return z
 
     def extra_repr(self) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from graphcaps.nn.graph_layer import GraphLayer
-from graphcaps.nn.replica_linear import ReplicaLinear
+from graphcaps.nn.initialise import glorot_
 from graphcaps.ops.propagation.propagation import degrees, neighbour_sum
 from graphcaps.types import EdgeTable, Segments
 
@@ -40,15 +41,35 @@ class ReplicaMeanConv(GraphLayer[Tensor]):
     def __init__(self, in_channels: int, out_channels: int, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.in_channels, self.out_channels, self.lead = in_channels, out_channels, lead
-        self.linear = ReplicaLinear(in_channels, out_channels, lead=lead)
+        self.weight = nn.Parameter(torch.empty(*lead, in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(*lead, out_channels))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        self.linear.reset_parameters()
+        glorot_(self.weight, self.in_channels, self.out_channels)
+        nn.init.zeros_(self.bias)
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """Convolves ``x [*lead, V, in_channels]``."""
-        y: Tensor = self.linear(neighbour_sum(x, edges) + x)
-        return y / (degrees(edges).to(y.dtype) + 1).clamp_min(1).unsqueeze(-1)
+        # The hop is taken where rows are shorter.
+        if self.in_channels < self.out_channels:
+            y = (x + neighbour_sum(x, edges)) @ self.weight
+        else:
+            y = x @ self.weight
+            y = y + neighbour_sum(y, edges)
+        return (y + self.bias.unsqueeze(-2)) / _divisor(edges, y.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}" + (f", lead={self.lead}" if self.lead else "")
+
+
+def _divisor(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
+    """Degree plus one of each row, ``[*lead, V, 1]``, cached for the batch if there are no weights."""
+    key = ("degree plus one", dtype)
+    if key in edges.memo:
+        cached: Tensor = edges.memo[key]
+        return cached
+    divisor = (degrees(edges).to(dtype) + 1).clamp_min(1).unsqueeze(-1)
+    if edges.weight is None:
+        edges.memo[key] = divisor
+    return divisor
