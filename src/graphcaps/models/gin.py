@@ -102,11 +102,12 @@ class GIN(GraphModel):
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
         """Logits of the graphs of a batch; ``y`` is ignored."""
-        x, edges, segments = self.node_features(batch), batch.edges, batch.segments
-        sums = [sum_pool(x, segments)]
+        edges, segments = batch.edges, batch.segments
+        features = [self.node_features(batch)]
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = norm(conv(x, edges, segments), segments.row_mask).relu()
-            sums.append(sum_pool(x, segments))
+            features.append(norm(conv(features[-1], edges, segments), segments.row_mask).relu())
+        # One sum over nodes for all layers.
+        sums = sum_pool(torch.cat(features, -1), segments).split([x.size(-1) for x in features], -1)
         # The logits of all layers side by side: one dropout for all of them.
         logits = torch.cat([readout(g) for readout, g in zip(self.readouts, sums, strict=True)], -1)
         logits = self.dropout(logits, segments.graph_mask)
