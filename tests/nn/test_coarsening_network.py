@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
+from graphcaps.data.structures.cliques import CliqueLevels
 from graphcaps.errors import ArgumentError
 from graphcaps.models.lookup import find_graph_model
 from graphcaps.nn.coarsening_network import CoarseningNetwork
@@ -123,9 +124,20 @@ def test_equals_dense_matrices(title: str) -> None:
 
 def test_a_batch_without_levels_is_refused() -> None:
     graphs, model = random_graphs([4, 3]), build("cliquepool")
-    expected = r"'batch' must have 2 precomputed levels, got 0. Make batches from graphcaps.data.precompute"
+    expected = (
+        r"'batch' must have 2 precomputed levels and 0 columns, got 0 and 0. Make batches from graphcaps"
+    )
     with pytest.raises(ArgumentError, match=expected):
         model.forward_batch(graphs.as_batch())
+
+
+def test_a_call_needs_no_node_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, graphs = build("cliquepool"), random_graphs([4, 3])
+    monkeypatch.setattr(CliqueLevels, "reads_labels", True)
+    with pytest.raises(
+        ArgumentError, match="'x' must come with node labels, which are precomputed from, got none"
+    ):
+        model(graphs.x, graphs.edge_index, graphs.batch)
 
 
 def test_a_call_without_nodes() -> None:

@@ -70,7 +70,7 @@ def attach_precomputed(
     if precomputation is None:
         return batch
     if precomputation.reads_labels:
-        fix = "Make a batch from graphcaps.data.precompute(store, model.precomputation)."
+        fix = "Make a batch from graphcaps.data.precompute.precompute(store, model.precomputation)."
         raise ArgumentError(owner, "x", "come with node labels, which are precomputed from", "none", fix)
     sizes = batch.segments.sizes.cpu()
     ptr, neighbours = batch.edges.ptr.cpu().numpy(), batch.edges.neighbours.cpu().numpy().astype(np.int64)

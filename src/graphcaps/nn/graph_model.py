@@ -93,17 +93,20 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
         Raises:
             ShapeError: If the batch has other leading axes or another number of features than the model.
-            ArgumentError: If the batch does not have the precomputed levels of the model.
+            ArgumentError: If the batch does not have the precomputed levels and columns of the model.
         """
         x = batch.x
         if tuple(x.shape[:-2]) != tuple(self.lead) or x.size(-1) != self.in_channels:
             expected = f"have the shape {[*self.lead, 'V', self.in_channels]}"
             raise ShapeError(type(self).__name__, "x", expected, list(x.shape))
         needed = self.precomputation
-        if needed is not None and len(batch.levels) != len(needed.level_weights):
-            fix = "Make batches from graphcaps.data.precompute(store, model.precomputation)."
-            expected = f"have {len(needed.level_weights)} precomputed levels"
-            raise ArgumentError(type(self).__name__, "batch", expected, len(batch.levels), fix)
+        if needed is not None:
+            columns = 0 if batch.columns is None else batch.columns.size(-1)
+            expected = f"have {len(needed.level_weights)} precomputed levels and {needed.num_columns} columns"
+            if (len(batch.levels), columns) != (len(needed.level_weights), needed.num_columns):
+                fix = "Make batches from graphcaps.data.precompute.precompute(store, model.precomputation)."
+                found = f"{len(batch.levels)} and {columns}"
+                raise ArgumentError(type(self).__name__, "batch", expected, found, fix)
         return clear_padding(x, batch.segments)
 
     @property
