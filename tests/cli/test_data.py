@@ -139,8 +139,8 @@ def test_cache_lists_and_clears(tmp_path, shared_data):
     info("MUTAG", "--root", shared_data)
     shown = json.loads(run("cache", "--json").stdout)
     assert (Path(shown["folder"]), shown["files"], shown["cleared"]) == (tmp_path / "cache", 1, False)
-    assert "1 data set" in run("cache").stdout
-    assert "1 data set" in run("cache", "--clear").stdout
+    assert "1 file, " in run("cache").stdout
+    assert "1 file, " in run("cache", "--clear").stdout
     assert json.loads(run("cache", "--json").stdout)["files"] == 0
     assert not info("MUTAG", "--root", shared_data)["from_cache"]
 

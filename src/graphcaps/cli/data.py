@@ -426,10 +426,10 @@ def convert(
 
 @app.command(epilog="Example: graphcaps data cache --clear")
 def cache(
-    clear: Annotated[bool, option("--clear", help="Delete all cached data sets.")] = False,
+    clear: Annotated[bool, option("--clear", help="Delete all cached files.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the folder and size of the cache of parsed data sets, or clear it."""
+    """Show the folder and size of the cache of parsed data sets and precomputed structures, or clear it."""
     from graphcaps.data.datasets.cache import cache_contents, clear_cache
 
     contents = clear_cache() if clear else cache_contents()
@@ -443,6 +443,6 @@ def cache(
             }
         )
         return
-    count = count_noun(contents.files, "data set") if contents.files else "no data sets"
+    count = count_noun(contents.files, "file") if contents.files else "no files"
     summary = f"{count}, {format_size(contents.bytes)}"
     terminal().print(f"{contents.folder}: {summary}{' deleted' if clear else ''}", soft_wrap=True)
