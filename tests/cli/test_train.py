@@ -11,12 +11,14 @@ import torch
 from typer.testing import CliRunner
 
 import graphcaps
+from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps.cli import progress
 from graphcaps.cli.main import app
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.errors import DataError, UsageError
 from graphcaps.training import checkpoint_writer
+from graphcaps.training.checkpoint import _KIND, FORMAT
 from graphcaps.training.final_training import FinalTraining
 from tests._io.test_file_lock import locked
 from tests.cli.training import invoke, refusal, same_weights, write_inputs
@@ -265,15 +267,42 @@ def stop_after(monkeypatch: pytest.MonkeyPatch):
     return arrange
 
 
+@pytest.mark.parametrize("name", ["model.layers.0.weight", "adam.second.layers.0.weight"])
+def test_a_resealed_checkpoint_of_other_shapes_is_refused(
+    inputs: list[str], out: Path, stop_after, name: str
+) -> None:
+    stop_after(2)
+    assert invoke(*inputs, "--out", out).exit_code == 130
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    read = read_checked(checkpoint, _KIND, FORMAT)
+    head = {key: value for key, value in read.content.items() if key not in ("format", "version", "sha256")}
+    shape = list(read.tensors[f"state.{name}"].shape)
+    missing = {key: value for key, value in read.tensors.items() if key != f"state.{name}"}
+    unknown = read.tensors | {"state.model.unknown": torch.zeros(1)}
+    for tensors, expected in (
+        (
+            read.tensors | {f"state.{name}": torch.zeros(3, 5)},
+            f"shape {shape} under 'state.{name}', found the shape [3, 5].",
+        ),
+        (missing, f"'state.{name}', found none."),
+        (unknown, "expected tensors of this training, found also 'model.unknown'."),
+    ):
+        checkpoint.write_bytes(encode_checked(_KIND, FORMAT, head, tensors))
+        sentence = refusal(*inputs, "--out", out, "--resume")
+        assert expected in sentence
+        assert sentence.startswith(f"{checkpoint}: expected ")
+        assert sentence.endswith("Start again without resuming.")
+
+
 def test_an_interrupted_training_is_resumed(inputs: list[str], out: Path, stop_after) -> None:
     uninterrupted = out.with_name("uninterrupted.safetensors")
     assert invoke(*inputs, "--out", uninterrupted).exit_code == 0
     stop_after(2)
-    stopped = invoke(*inputs, "--out", out, "--seed", 0)
+    stopped = invoke(*inputs, "--out", out, "--seed", 0, "--no-baseline")
     assert (stopped.exit_code, stopped.stdout) == (130, "")
     assert stopped.stderr.splitlines()[-1] == (
         f"Stopped after epoch 2 of 3; continue with: graphcaps train {inputs[1]} --out {out} "
-        f"--preset {inputs[3]} --seed 0 --device cpu --resume"
+        f"--preset {inputs[3]} --seed 0 --no-baseline --device cpu --resume"
     )
     assert not out.exists()
     stop_after(0)

@@ -331,7 +331,8 @@ def _resume_command(context: typer.Context) -> str:
         if parameter.param_type_name == "argument":
             words.append(str(value))
         else:
-            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+            words.append((parameter.secondary_opts if value is False else parameter.opts)[0])
+            words += [] if isinstance(value, bool) else [str(value)]
     return shlex.join([*words, "--resume"])
 
 

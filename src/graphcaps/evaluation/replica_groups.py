@@ -25,7 +25,7 @@ from graphcaps.metrics import SelectionMetric
 from graphcaps.models.lookup import find_model
 from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
-from graphcaps.training.checkpoint import load_checkpoint
+from graphcaps.training.checkpoint import check_state, load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.early_stopping import BestWeights, EarlyStopping
 from graphcaps.training.fingerprint import run_fingerprint
@@ -225,6 +225,7 @@ def train_group(
             # Records can be cut to fewer epochs; weights cannot.
             max_epochs = epochs if keep_best else None
             resumed = load_checkpoint(checkpoint, fingerprint, inputs.device, max_epochs)
+            check_state(checkpoint, resumed.state, trainer.state())
             loop.resume(resumed)
             notes = resumed.notes
         events = loop.run_all(on_epoch)

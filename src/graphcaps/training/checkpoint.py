@@ -22,7 +22,7 @@ from graphcaps.errors import DataError
 from graphcaps.training.fingerprint import describe_differences
 from graphcaps.training.trainer import EpochEnd, strip_prefix
 
-__all__ = ["Checkpoint", "load_checkpoint", "write_checkpoint"]
+__all__ = ["Checkpoint", "check_state", "load_checkpoint", "write_checkpoint"]
 
 FORMAT = 3
 _KIND = "graphcaps checkpoint"
@@ -135,6 +135,30 @@ def load_checkpoint(
             fix="Increase the number of epochs, or start again without resuming.",
         )
     return Checkpoint(parts["state"], history, parts["extra"], _notes(content, torch.device(device).type))
+
+
+def check_state(path: str | Path, state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Checks that a checkpoint has the tensors of a trainer, before they are copied into it.
+
+    Kept and averaged weights are left out: a trainer has them from some epoch on.
+
+    Args:
+        path (str or Path): The checkpoint file, for the message.
+        state (mapping): Tensors of the checkpoint.
+        expected (mapping): Tensors of the trainer.
+
+    Raises:
+        DataError: If a tensor is missing, unknown, or of another shape.
+    """
+    for name in dict.fromkeys((*expected, *state)):
+        if name.startswith(("kept.", "last.")):
+            continue
+        if name not in expected:
+            raise DataError(path, "tensors of this training", f"also '{name}'", fix=_START_AGAIN)
+        shape = list(expected[name].shape)
+        if name not in state or list(state[name].shape) != shape:
+            found = f"the shape {list(state[name].shape)}" if name in state else "none"
+            raise DataError(path, f"a tensor of shape {shape} under 'state.{name}'", found, fix=_START_AGAIN)
 
 
 def _check_header(path: Path, content: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.lookup import is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.auto_config import check_network_options, check_run_types
-from graphcaps.training.checkpoint import load_checkpoint, write_checkpoint
+from graphcaps.training.checkpoint import check_state, load_checkpoint, write_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.classical_training import ClassicalTraining
 from graphcaps.training.early_stopping import (
@@ -230,6 +230,7 @@ class FinalTraining(SingleTraining):
             DataError: If the file is damaged, no checkpoint, of another run, or has more epochs than this run.
         """
         checkpoint = load_checkpoint(path, self.fingerprint, self.device, self.config.training.epochs)
+        check_state(path, checkpoint.state, self.loop.trainer.state())
         self.loop.resume(checkpoint)
         self._notes = checkpoint.notes
 
