@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pages import (
+    comparison,
     defaults,
     explaining,
     molecules,
@@ -57,6 +58,8 @@ PAGES = (
     Page("docs/performance.md", performance.page),
     Page("docs/defaults.md", defaults.page),
     Page("docs/reproduction.md", reproduction.page),
+    Page("docs/comparison.md", comparison.page),
+    Page("docs/images/comparison-ranks.svg", comparison.picture),
     Page("docs/images/reproduction-curves.svg", curves.picture, key=curves.embedded_digest),
     Page("docs/explaining.md", explaining.page, explaining.statements),
     Page("docs/data-quality.md", quality.page, quality.statements),

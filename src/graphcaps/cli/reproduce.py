@@ -57,6 +57,14 @@ def reproduce(
             help="Folder of records. Default: results/reproduction; with --epochs N, results/reproduction-N-epochs.",
         ),
     ] = None,
+    comparison: Annotated[
+        Path,
+        option(
+            "--comparison",
+            metavar="DIR",
+            help="Folder of records of the other systems, as graphcaps compare --out writes it.",
+        ),
+    ] = Path("results/comparison"),
     form: Annotated[
         str, option("--format", metavar="NAME", help="table, markdown, latex or json.")
     ] = "table",
@@ -80,9 +88,11 @@ def reproduce(
 
     Cells without a record are trained with the presets of the paper on its ten folds. Finished records are kept, so
     running the command again trains only what is missing. C and C* select the epoch on the test folds, as the
-    published results do, and are upper bounds; held-out selects it on a validation fold. Rows of other systems are
-    copied from the paper and marked "reported". The last lines say what was trained now, and date, hardware and number
-    of epochs of the records that were stored before. Records of another number of epochs are not shown.
+    published results do, and are upper bounds; held-out selects it on a validation fold. Rows of other systems show
+    what graphcaps compare has measured (--comparison); those without a record are copied from the paper and marked
+    "reported". Below each table stands how the paper's values of these rows were selected. The last lines say what was
+    trained now, and date, hardware and number of epochs of the records that were stored before. Records of another
+    number of epochs are not shown.
     """
     form = "json" if as_json else form
     if form not in _FORMATS:
@@ -104,7 +114,8 @@ def reproduce(
         not_started = _train(
             needed, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
         )
-    found = cell_results(cells, MeasuredLedgers(store, seeds), epochs)
+    compared = MeasuredLedgers(ResultsStore(comparison), seeds) if epochs is None else None
+    found = cell_results(cells, MeasuredLedgers(store, seeds), epochs, compared)
     _show(found, form, store, missing)
     if epochs is not None:
         note(
@@ -239,7 +250,7 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
     from rich.table import Table
 
     from graphcaps.evaluation import RULES
-    from graphcaps.reproduction.table_formats import REPORTED_ONLY, lines, titles
+    from graphcaps.reproduction.table_formats import REPORTED_ONLY, lines, system_notes, titles
 
     console = terminal()
     for table, title in titles(found).items():
@@ -259,6 +270,8 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
             shown.add_row(f"  {line.what}", *line.cells, style="bold" if line.what == "ours" else None)
             before = (line.row, line.criterion)
         console.print(shown)
+        for sentence in system_notes(found, table):
+            console.print(sentence, style="dim")
         console.print()
     legend = "Accuracy in percent; ± is a standard deviation; difference is ours minus the paper's."
     console.print(f"{legend} Records: {store.folder}", style="dim", soft_wrap=True)

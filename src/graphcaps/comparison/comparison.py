@@ -151,7 +151,9 @@ class Comparison:
                     cells.append(ComparisonCell(dataset, model, Ledger(tuple(records))))
                 elif (dataset, model) in failed:
                     cells.append(ComparisonCell(dataset, model, None, failed[dataset, model]))
-        return cls(cells, baseline=baseline)
+        found = cls(cells, baseline=baseline)
+        found.models = tuple(name for name in names if name in found.models)
+        return found
 
     def __repr__(self) -> str:
         return f"Comparison(datasets={len(self.datasets)}, models={len(self.models)}, baseline='{self.baseline}')"

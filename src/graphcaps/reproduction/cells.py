@@ -12,6 +12,7 @@ from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.record import Protocol, RecordKey
 from graphcaps.presets import load_preset
+from graphcaps.reproduction.paper_systems import PaperSystem, find_system
 from graphcaps.reproduction.published import (
     PublishedResult,
     paper_datasets,
@@ -82,7 +83,8 @@ class Cell:
         dataset (str): Name of the data set.
         criterion (str): Rule of epoch selection.
         paper (PublishedResult, optional): The published accuracy, if there is one.
-        variant (Variant, optional): Variant to train; ``None`` for results that only the paper reports.
+        variant (Variant, optional): Variant to train; ``None`` for other systems.
+        system (PaperSystem, optional): Another system, measured by ``graphcaps compare``; ``None`` for variants.
     """
 
     table: str
@@ -91,6 +93,7 @@ class Cell:
     criterion: Criterion
     paper: PublishedResult | None
     variant: Variant | None
+    system: PaperSystem | None = None
 
     @property
     def protocol(self) -> Protocol:
@@ -208,11 +211,14 @@ def _cells(table: str) -> list[Cell]:
     reported = [row for row in systems(number) if all(row != each.published for each in VARIANTS)]
     cells = []
     for row in reported:
+        # A cell for every data set, and held-out beside the criterion of the table: what is not measured is left out
+        # when the results are known.
         criterion: Criterion = "C*" if number > 4 else "C"
-        results = [(name, published(number, row, name)) for name in columns]
-        cells += [
-            Cell(table, row, name, criterion, result, None) for name, result in results if result is not None
-        ]
+        system = find_system(row)
+        for rule in (criterion, "held-out"):
+            for name in columns:
+                result = published(number, row, name) if rule == criterion else None
+                cells.append(Cell(table, row, name, rule, result, None, system))
     for variant, criterion in _trained_rows(number):
         for name in columns:
             result = _published(number, variant, name, criterion)

@@ -80,9 +80,19 @@ class CellResult:
             "seeds": 0 if ours is None else len(ours.seeds),
             "epochs": self.epochs,
             "formulation": None if variant is None else variant.formulation,
+            **_system_as_dict(self.cell),
             "finished": self.finished,
             "hardware": self.hardware,
         }
+
+
+def _system_as_dict(cell: Cell) -> dict[str, Any]:
+    """Model and published protocol of another system, and the slip of its published value, if it is one."""
+    if cell.system is None:
+        return {}
+    entries = {"model": cell.system.model, "paper_protocol": cell.system.protocol}
+    slip = cell.system.slips.get(cell.dataset) if cell.paper is not None else None
+    return entries | ({} if slip is None else {"paper_slip": slip})
 
 
 class MeasuredLedgers:
@@ -125,19 +135,25 @@ class MeasuredLedgers:
 
 
 def cell_results(
-    cells: Iterable[Cell], measured: MeasuredLedgers, epochs: int | None = None
+    cells: Iterable[Cell],
+    measured: MeasuredLedgers,
+    epochs: int | None = None,
+    compared: MeasuredLedgers | None = None,
 ) -> list[CellResult]:
-    """The measured and the published accuracy of each cell.
+    """The measured and the published accuracy of each cell; other systems' cells that have neither are left out.
 
     Args:
         cells (iterable): Cells of the tables.
         measured (MeasuredLedgers): Records; those of another number of epochs are not used.
         epochs (int, optional): Number of epochs. (default: the published number of each data set)
+        compared (MeasuredLedgers, optional): Records of other systems, by the names of their models. (default: none)
     """
     results = []
     for cell in cells:
         if cell.variant is None:
-            results.append(CellResult(cell, None, None, None))
+            other = _compared_result(cell, compared)
+            if other.ours is not None or cell.paper is not None:
+                results.append(other)
             continue
         num_epochs = Training(cell.dataset, cell.variant, cell.protocol).num_epochs(epochs)
         ledger = measured.ledger(cell.dataset, cell.variant.name, cell.protocol, num_epochs)
@@ -147,6 +163,19 @@ def cell_results(
         ours = ledger.estimates[cell.criterion]
         results.append(CellResult(cell, ours, num_epochs, ledger.seconds, ledger.of(cell.protocol)))
     return results
+
+
+def _compared_result(cell: Cell, compared: MeasuredLedgers | None) -> CellResult:
+    """The result of another system."""
+    ledger = None
+    if compared is not None and cell.system is not None:
+        ledger = compared.ledger(cell.dataset, cell.system.model, cell.protocol)
+    if ledger is None:
+        return CellResult(cell, None, None, None)
+    records = ledger.of(cell.protocol)
+    return CellResult(
+        cell, ledger.estimates[cell.criterion], records[0].curves.num_epochs, ledger.seconds, records
+    )
 
 
 def other_epochs(

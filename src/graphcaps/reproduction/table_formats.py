@@ -9,10 +9,13 @@ from graphcaps.reproduction.cells import Criterion
 from graphcaps.reproduction.measured import CellResult
 from graphcaps.reproduction.published import paper_datasets
 
-__all__ = ["REPORTED_ONLY", "Line", "latex", "lines", "markdown", "titles"]
+__all__ = ["REPORTED_ONLY", "SLIP_MARK", "Line", "latex", "lines", "markdown", "system_notes", "titles"]
 
 REPORTED_ONLY = "reported"
 """``Line.what`` of results that only the paper reports."""
+
+SLIP_MARK = "†"
+"""Stands behind a published value that is a slip."""
 
 _TITLES = {
     "table1": "Table 1: biological graphs",
@@ -71,7 +74,7 @@ def lines(
         }
         columns = [cells.get(name) for name in datasets]
         paper = tuple(_paper(each, separate_deviations) for each in columns)
-        if all(each is None or each.cell.variant is None for each in columns):
+        if all(each is None or (each.cell.variant is None and each.ours is None) for each in columns):
             result.append(Line(row, criterion, REPORTED_ONLY, paper))
             continue
         if any(text != "–" for text in paper):
@@ -87,6 +90,21 @@ def lines(
     return datasets, result
 
 
+def system_notes(comparisons: Sequence[CellResult], table: str) -> list[str]:
+    """How the published results of the other systems of a table were selected, and its slips, a sentence each."""
+    cells = [each.cell for each in comparisons if each.cell.table == table and each.cell.system is not None]
+    rows: dict[str, list[str]] = {}
+    slips = {}
+    for cell in cells:
+        assert cell.system is not None
+        if cell.row not in rows.setdefault(cell.system.protocol, []):
+            rows[cell.system.protocol].append(cell.row)
+        if cell.paper is not None and cell.dataset in cell.system.slips:
+            slips[cell.row, cell.dataset] = cell.system.slips[cell.dataset]
+    notes = [f"Selection in the paper, {', '.join(names)}: {protocol}." for protocol, names in rows.items()]
+    return notes + [f"{SLIP_MARK} {row} on {dataset}: {slip}." for (row, dataset), slip in slips.items()]
+
+
 def markdown(comparisons: Sequence[CellResult]) -> str:
     """All tables in Markdown, each with a heading."""
     parts = []
@@ -97,6 +115,7 @@ def markdown(comparisons: Sequence[CellResult]) -> str:
         for line in rows:
             cells = [f"**{cell}**" if line.what == "ours" and cell != "–" else cell for cell in line.cells]
             text += f"| {line.row} | {_escaped(line.criterion)} | {line.what} | {' | '.join(cells)} |\n"
+        text += "".join(f"\n{_escaped(note)}\n" for note in system_notes(comparisons, table))
         parts.append(text)
     return "\n".join(parts)
 
@@ -121,7 +140,8 @@ def latex(comparisons: Sequence[CellResult]) -> str:
 def _paper(each: CellResult | None, separate_deviations: bool) -> str:
     if each is None or each.cell.paper is None:
         return "–"
-    return f"{each.cell.paper.mean:.2f}" if separate_deviations else str(each.cell.paper)
+    mark = SLIP_MARK if each.cell.system is not None and each.cell.dataset in each.cell.system.slips else ""
+    return (f"{each.cell.paper.mean:.2f}" if separate_deviations else str(each.cell.paper)) + mark
 
 
 def _spread(each: CellResult | None, what: str) -> str:
@@ -152,6 +172,7 @@ def _tex(text: str) -> str:
         ("%", "\\%"),
         ("&", "\\&"),
         ("±", "$\\pm$"),
+        ("†", "$^\\dagger$"),
         ("–", "--"),
         ("C*", "$C^*$"),
     ):

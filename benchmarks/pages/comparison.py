@@ -1,0 +1,224 @@
+"""``docs/comparison.md``: all models on the paper's data sets, from the records of ``results/comparison``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from benchmarks.measure_comparison import RESULTS, SETS, read_failures
+from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std, p_value, table
+from graphcaps.comparison.comparison import Comparison
+from graphcaps.comparison.rank_diagram import rank_diagram
+from graphcaps.evaluation import Ledger, ResultsStore
+from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS
+from graphcaps.reproduction.published import paper_datasets, published, systems
+
+BASELINE = "hgcn"
+ORDER = tuple(name for tier in SETS for name in tier)
+GAP = 4.0
+"""Points under the quoted value from which the page names a row."""
+NOTHING = "No records are stored."
+
+
+@cache
+def comparison(root: Path) -> Comparison | None:
+    """The comparison of all records; ``None`` without records."""
+    results = ResultsStore(root / RESULTS)
+    records = results.records()
+    if not records:
+        return None
+    present = {record.key.variant for record in records}
+    paper = [system.model for system in reversed(PAPER_SYSTEMS) if system.model in present]
+    models = [*paper, *sorted(present - {*paper})]
+    known = {record.key.dataset for record in records}
+    return Comparison.from_results(results, datasets=[name for name in ORDER if name in known], models=models)
+
+
+def page(root: Path) -> str:
+    """The page; ``root`` is the root of the repository."""
+    found = comparison(root)
+    failures = read_failures(root / RESULTS)
+    values = dict.fromkeys(
+        ("findings", "held_out", "twin_free", "upper_bounds", "ranks", "cost", "quoted", "measured"), NOTHING
+    )
+    if found is not None:
+        values = {
+            "findings": findings(found),
+            "held_out": _matrix(found, held_out_cell),
+            "twin_free": _matrix(found, twin_free_cell, last=twin_row(found)),
+            "upper_bounds": _matrix(found, upper_bound_cell),
+            "ranks": ranks(found),
+            "cost": _matrix(found, cost_cell),
+            "quoted": quoted(found),
+            "measured": measured(found),
+        }
+    reasons = [f"- {name}: {reason}" for name, reason in sorted(failures.items())]
+    values["failures"] = "\n".join(reasons) or "None."
+    return fill_template("comparison", values)
+
+
+def picture(root: Path) -> str:
+    """The critical-difference picture of the models that have all data sets; empty without ranks."""
+    found = comparison(root)
+    ranked = None if found is None else complete(found).ranks
+    return '<svg xmlns="http://www.w3.org/2000/svg"/>\n' if ranked is None else rank_diagram(ranked)
+
+
+def complete(found: Comparison) -> Comparison:
+    """The data sets that the baseline has a held-out accuracy on; on others nothing can be compared."""
+    datasets = [name for name in found.datasets if found.held_out(name, found.baseline) is not None]
+    # Data sets that most models lack would leave few models in the ranks.
+    counts = {
+        name: sum(found.held_out(name, model) is not None for model in found.models) for name in datasets
+    }
+    most = max(counts.values(), default=0)
+    kept = [name for name in datasets if counts[name] >= 0.5 * most]
+    cells = [cell for (dataset, _), cell in found.cells.items() if dataset in kept]
+    return Comparison(cells, baseline=found.baseline) if cells else found
+
+
+def findings(found: Comparison) -> str:
+    """What beats HGCN on each data set, significantly or not, and how often."""
+    lines = []
+    for dataset in found.datasets:
+        base = found.held_out(dataset, BASELINE)
+        if base is None:
+            continue
+        tests = found.tests(dataset)
+        higher = sorted(
+            (name for name, each in tests.items() if each.test.difference > 0),
+            key=lambda name: -tests[name].test.difference,
+        )
+        sure = [name for name in higher if tests[name].is_significant]
+        worse = [name for name, each in tests.items() if each.is_significant and each.test.difference < 0]
+        shown = [f"{name} +{tests[name].test.difference:.1f}" for name in higher[:6]]
+        more = f" and {len(higher) - 6} more" if len(higher) > 6 else ""
+        lines.append(
+            (
+                dataset,
+                f"{base:.1f}",
+                (", ".join(shown) + more) or "none",
+                ", ".join(sure) or "none",
+                f"{len(worse)} of {len(tests)}",
+            )
+        )
+    head = ("data set", "HGCN", "higher held-out accuracy", "of these significant", "significantly lower")
+    return table(head, lines)
+
+
+def held_out_cell(ledger: Ledger, found: Comparison) -> str:
+    """Mean ± standard deviation over folds; a star where it differs significantly from the baseline."""
+    if ledger.held_out is None:
+        return DASH
+    tests = found.tests(ledger.dataset) if found.baseline == BASELINE else {}
+    tested = tests.get(ledger.variant)
+    star = "\\*" if tested is not None and tested.is_significant else ""
+    return f"{mean_std(ledger.held_out.mean, ledger.held_out.std_folds, 1)}{star}"
+
+
+def twin_free_cell(ledger: Ledger, found: Comparison) -> str:
+    return DASH if ledger.twin_free is None else f"{ledger.twin_free.mean:.1f}"
+
+
+def upper_bound_cell(ledger: Ledger, found: Comparison) -> str:
+    """C, and the value that the paper quotes behind it."""
+    if ledger.C is None:
+        return DASH
+    quote = quoted_value(ledger.variant, ledger.dataset)
+    return f"{ledger.C.mean:.1f}" + ("" if quote is None else f" ({quote:.1f})")
+
+
+def cost_cell(ledger: Ledger, found: Comparison) -> str:
+    """Seconds of one seed of one protocol, and peak memory."""
+    seconds = ledger.seconds / len(ledger.records)
+    memory = "" if ledger.peak_memory is None else f", {ledger.peak_memory / 1e9:.1f} GB"
+    return f"{seconds:.0f} s{memory}" if seconds >= 1 else f"{seconds:.1f} s{memory}"
+
+
+def quoted_value(model: str, dataset: str) -> float | None:
+    """The accuracy of tables 1 and 2, or 5 and 6 for rows that only these have; ``None`` if there is none."""
+    system = next((each for each in PAPER_SYSTEMS if each.model == model), None)
+    if system is None:
+        return None
+    for number in (1, 2, 5, 6):
+        if system.row in systems(number) and (value := published(number, system.row, dataset)) is not None:
+            return value.mean
+    return None
+
+
+def quoted(found: Comparison) -> str:
+    """Rows whose C is more than four points under the quoted value."""
+    rows = []
+    for model in found.models:
+        system = next((each for each in PAPER_SYSTEMS if each.model == model), None)
+        for dataset in found.datasets:
+            ledger, quote = found.ledger(dataset, model), quoted_value(model, dataset)
+            if system is None or ledger is None or ledger.C is None or quote is None:
+                continue
+            if ledger.C.mean < quote - GAP:
+                rows.append(
+                    (
+                        model,
+                        dataset,
+                        f"{ledger.C.mean:.1f}",
+                        f"{quote:.1f}",
+                        system.protocol.replace("*", "\\*"),
+                    )
+                )
+    head = ("model", "data set", "C here", "quoted", "selection behind the quoted value")
+    return table(head, rows) if rows else "None."
+
+
+def ranks(found: Comparison) -> str:
+    """The ranks in words."""
+    ranked = complete(found).ranks
+    if ranked is None:
+        return "Fewer than two data sets are complete."
+    listed = ", ".join(f"{name} {rank:.1f}" for name, rank in zip(ranked.models, ranked.ranks, strict=True))
+    left_out = f" Left out, since they lack one of these data sets: {', '.join(ranked.left_out)}." * bool(
+        ranked.left_out
+    )
+    p = p_value(ranked.p)
+    return (
+        f"Data sets: {join_names(ranked.datasets)}. Mean ranks: {listed}. Critical difference "
+        f"{ranked.critical_difference:.2f} (Nemenyi, level 0.05); Friedman p {p if p.startswith('<') else f'= {p}'}."
+        f"{left_out}"
+    )
+
+
+def twin_row(found: Comparison) -> Sequence[str]:
+    """Percentage of test graphs with a twin."""
+    cells = []
+    for dataset in found.datasets:
+        ledgers = [found.ledger(dataset, model) for model in found.models]
+        shares = [each.twin_share for each in ledgers if each is not None and each.twin_share is not None]
+        cells.append(f"{100 * shares[0]:.0f} %" if shares else DASH)
+    return ("*twins*", *cells)
+
+
+def measured(found: Comparison) -> str:
+    """Number of records, seeds and hardware."""
+    count = sum(len(ledger.records) for ledger in found.ledgers)
+    hardware = join_names(sorted({each.hardware for ledger in found.ledgers for each in ledger.records}))
+    several = [
+        name
+        for name in found.models
+        if any(len({r.key.seed for r in each.records}) > 1 for each in found.ledgers if each.variant == name)
+    ]
+    seeds = f" Several seeds: {join_names(several)}; one seed for the others." if several else " One seed."
+    missing = len(paper_datasets()) * len(found.models) - len(found.ledgers)
+    rest = f" {missing} cells are not measured ({DASH})." if missing else ""
+    return f"{count} records of {len(found.models)} models, on {hardware}.{seeds}{rest}"
+
+
+def _matrix(
+    found: Comparison, cell: Callable[[Ledger, Comparison], str], last: Sequence[str] | None = None
+) -> str:
+    rows: list[Sequence[str]] = []
+    for model in found.models:
+        ledgers = [found.ledger(dataset, model) for dataset in found.datasets]
+        texts = [DASH if ledger is None else cell(ledger, found) for ledger in ledgers]
+        name = f"**{model}**" if model == BASELINE else model
+        rows.append((name, *texts))
+    return table(("model", *found.datasets), [*rows, *([last] if last else [])])
