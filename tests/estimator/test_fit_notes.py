@@ -29,12 +29,15 @@ def test_fit_warns_of_salts_contradictions_and_rows_left_out(tmp_path):
         "HGCNClassifier: 1 molecule is in more than one row (1 further row), with different labels; "
         "all rows are kept."
     )
-    assert [str(warning.message) for warning in caught] == [salts, copies]
+    assert [str(warning.message) for warning in caught if warning.category is ReadingWarning] == [
+        salts,
+        copies,
+    ]
     assert {warning.filename for warning in caught} == {__file__}
     read = coerce(smiles, fragments="largest")
     with pytest.warns(ReadingWarning) as caught:  # of the classes, which only fit has seen
         small(epochs=1, validation=0).fit(read.store, y)
-    assert [str(warning.message) for warning in caught] == [copies]
+    assert [str(warning.message) for warning in caught if warning.category is ReadingWarning] == [copies]
     small(epochs=1, validation=0).fit(
         smiles[2:] * 2, y[2:] * 2
     )  # copies with one class, as in bootstrap samples
