@@ -61,6 +61,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import graphcaps
 from graphcaps import HGCNClassifier
+from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.training import Callback, EpochEnd, TrainingLoop
 from graphcaps.training.device import available_cores
 
