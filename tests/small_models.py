@@ -15,6 +15,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.lookup import find_model
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.types import EdgeLabelUse
 
@@ -32,7 +33,8 @@ def train_small(
 ) -> FittedModel:
     """A model trained for ``epochs`` epochs on all graphs of ``store``."""
     if arguments is None:
-        arguments = HGCN_SMALL if model == "hgcn" else {"hidden": 8, "num_layers": 2}
+        small = HGCN_SMALL if model == "hgcn" else {"hidden": 8, "num_layers": 2}
+        arguments = {name: value for name, value in small.items() if name in find_model(model).options()}
     config = RunConfig(
         dataset=store.name,
         model=model,

@@ -52,6 +52,7 @@ def test_sections_are_replaced_and_missing_ones_refused() -> None:
 
 def test_templates_belong_to_pages() -> None:
     assert {path.stem for path in TEMPLATES.glob("*.md")} == {
+        "comparison",
         "defaults",
         "performance",
         "reproduction",

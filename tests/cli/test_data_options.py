@@ -37,17 +37,17 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def test_notes_other_than_on_skipped_rows_are_printed(opened, capsys):
     options: dict[str, Any] = {"smiles": "structure"}
-    open_for_model("own.csv", None, options, small_model(), keep_bad_rows=True)
+    open_for_model("own.csv", None, options, small_model(), report_bad_rows=True)
     assert capsys.readouterr().err.splitlines() == [NOTE]
     expected = {"bad": "skip", "unlabelled": "keep", "smiles": "structure"}
     assert opened == [reader_defaults(small_model().recipe) | expected]
 
 
-@pytest.mark.parametrize(("options", "keep_bad_rows"), [({}, False), ({"bad": "skip"}, True)])
-def test_skipped_rows_are_noted_where_results_do_not_list_them(opened, capsys, options, keep_bad_rows):
-    open_for_model("own.csv", None, options, small_model(), keep_bad_rows=keep_bad_rows)
+@pytest.mark.parametrize(("options", "report_bad_rows"), [({}, False), ({"bad": "skip"}, True)])
+def test_skipped_rows_are_noted_where_results_do_not_list_them(opened, capsys, options, report_bad_rows):
+    open_for_model("own.csv", None, options, small_model(), report_bad_rows=report_bad_rows)
     assert capsys.readouterr().err.splitlines() == [NOTE, SKIPPED]
-    assert opened == [reader_defaults(small_model().recipe) | {"unlabelled": "keep"} | options]
+    assert opened == [reader_defaults(small_model().recipe) | {"unlabelled": "keep", "bad": "skip"} | options]
 
 
 def test_the_choices_of_atoms_are_the_featurizers() -> None:

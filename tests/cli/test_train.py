@@ -70,6 +70,7 @@ def test_three_files_and_one_json_object(inputs: list[str], out: Path) -> None:
         "reconstruction_weight": 0.1,
         "average_epochs": 1,
         "precision": "float32",
+        "batches_per_epoch": None,
     }
     assert content["data"]["source"] == inputs[1]
     assert content["training"]["digest"] == content["data"]["digest"]

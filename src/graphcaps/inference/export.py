@@ -72,7 +72,7 @@ class ExportableModel(nn.Module):
         Tensor: Class scores, ``[B, O]``, as in ``FittedModel.scores``.
 
     Raises:
-        ArgumentError: If the model is a classical one, holds replicas, has a trunk, or precomputes something.
+        ArgumentError: If the model is a classical one, holds replicas, has a trunk, or has no format of export.
     """
 
     empty_scores: Tensor
@@ -86,9 +86,9 @@ class ExportableModel(nn.Module):
         if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
             fix = "Layers of torch-geometric cannot be exported."
             raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
-        if model.precomputation is not None:
-            fix = f"What {type(model).__name__} computes from each graph beforehand cannot be exported."
-            raise ArgumentError("export", "model", "precompute nothing", "a model that does", fix)
+        if not model.export_formats:
+            fix = "Its arrays have sizes that depend on the values of others, or are computed beforehand."
+            raise ArgumentError("export", "model", "be one that can be exported", type(model).__name__, fix)
         self.model = model
         self.register_buffer("empty_scores", empty_scores)
 
@@ -163,6 +163,10 @@ def export(fitted: ExportSource, path: str | Path) -> None:
     if suffix not in (".pt2", ".onnx"):
         raise ArgumentError("export", "path", "end in .pt2 or .onnx", f"'{path.name}'")
     module = ExportableModel(fitted.model, fitted.empty_scores.to(fitted.device)).eval()
+    formats = module.model.export_formats
+    if suffix not in formats:
+        name = type(module.model).__name__
+        raise ArgumentError("export", "path", f"end in {' or '.join(formats)} for {name}", f"'{path.name}'")
     example = tuple(value.to(fitted.device) for value in _example(fitted))
     program = _program(module, example)
     if suffix == ".onnx":

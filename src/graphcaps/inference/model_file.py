@@ -148,7 +148,7 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
     config = RunConfig.from_dict(header["config"], str(path))
     if config.model not in model_names():
         fix = "Update graphcaps, or install the package of this model, to read it."
-        raise DataError(path, f"one of the models {', '.join(model_names())}", f"'{config.model}'", fix=fix)
+        raise DataError(path, "a model of 'graphcaps info --models'", f"'{config.model}'", fix=fix)
     _check_plain(config)
     hashes = {name: value for name, value in tensors.items() if name.startswith(_SPLIT_PREFIX)}
     tensors = {name: value for name, value in tensors.items() if name not in hashes}

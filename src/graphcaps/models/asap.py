@@ -57,6 +57,7 @@ class ASAP(GraphModel):
     """
 
     scores: ClassVar[ScoreKind] = "logits"
+    export_formats: ClassVar[tuple[str, ...]] = ()  # sizes that depend on values
     reference: ClassVar[str] = (
         "ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph Representations, AAAI 2020, "
         "https://arxiv.org/abs/1911.07979"

@@ -59,6 +59,7 @@ class DGCNN(GraphModel):
     """
 
     scores: ClassVar[ScoreKind] = "logits"
+    export_formats: ClassVar[tuple[str, ...]] = (".pt2",)  # ONNX has no stable sort
     reference: ClassVar[str] = (
         "An End-to-End Deep Learning Architecture for Graph Classification, AAAI 2018, "
         "https://doi.org/10.1609/aaai.v32i1.11782"

@@ -42,6 +42,7 @@ class SelectionNetwork(GraphModel):
     """
 
     scores: ClassVar[ScoreKind] = "logits"
+    export_formats: ClassVar[tuple[str, ...]] = (".pt2",)  # ONNX has no stable sort
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

@@ -74,6 +74,7 @@ class StructPool(GraphModel):
     """
 
     scores: ClassVar[ScoreKind] = "logits"
+    export_formats: ClassVar[tuple[str, ...]] = ()  # sizes that depend on values
     reference: ClassVar[str] = (
         "StructPool: Structured Graph Pooling via Conditional Random Fields, ICLR 2020, "
         "https://openreview.net/forum?id=BJxg_hVtwH"

@@ -70,9 +70,16 @@ class CoarseningNetwork(GraphModel):
 
     Raises:
         ArgumentError: If a number is below 1.
+
+    Example:
+        >>> from graphcaps.models.cliquepool import CliquePool
+        >>> triangle_and_edge = torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]])
+        >>> CliquePool(4, 2, hidden=8)(torch.rand(4, 4), triangle_and_edge).class_scores.shape
+        torch.Size([1, 2])
     """
 
     scores: ClassVar[ScoreKind] = "logits"
+    export_formats: ClassVar[tuple[str, ...]] = ()  # levels are computed beforehand
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
 

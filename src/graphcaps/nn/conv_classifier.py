@@ -52,6 +52,14 @@ class ConvClassifier(GraphModel):
 
     Raises:
         ArgumentError: If a size is below 1, or the dropout probability is not in [0, 1).
+
+    Example:
+        >>> class Convolutions(ConvClassifier):
+        ...     def make_layer(self, hidden, lead):
+        ...         return ReplicaGCNConv(hidden, hidden, lead=lead)
+        >>> path = torch.tensor([[0, 1], [1, 2]])
+        >>> Convolutions(4, 2, hidden=8)(torch.rand(3, 4), path).class_scores.shape
+        torch.Size([1, 2])
     """
 
     scores: ClassVar[ScoreKind] = "logits"

@@ -39,6 +39,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         edge_kinds (tuple): Number of values of each edge label column that the model reads in its message passing
             (:mod:`graphcaps.ops.edge_kinds`). A model that can read edge labels has an option of this name, whose value
             comes from the data. (default: (), none)
+        export_formats (tuple): Suffixes of the files that the model can be exported to. Not among them are formats
+            without an operation that the model needs, such as a stable sort in ONNX. (default: .pt2 and .onnx)
         has_capsules (bool): Whether the output is an :class:`HGCNOutput`, with levels of capsules. (default: False)
         order_invariant (bool): Whether scores are the same for any order of the nodes of a graph. A precomputation may
             break ties by it, such as the sign of an eigenvector. (default: True)
@@ -48,6 +50,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     """
 
     edge_kinds: tuple[int, ...] = ()
+    export_formats: ClassVar[tuple[str, ...]] = (".pt2", ".onnx")
     has_capsules: ClassVar[bool] = False
     order_invariant: ClassVar[bool] = True
 
