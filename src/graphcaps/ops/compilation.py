@@ -3,6 +3,7 @@
 Operations are traced in their torch form. Two things are left out of the trace, and each is a graph break: the check
 and conversion of a batch (:mod:`graphcaps.nn.collate`), whose results depend on values of tensors; and the
 reconstruction loss, which computes its value and gradient in one pass, in linear memory.
+Sums of rows by an index are in the trace, but on a CPU they are not compiled (:mod:`graphcaps.ops.row_sums`).
 """
 
 from __future__ import annotations

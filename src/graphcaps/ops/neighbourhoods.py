@@ -20,6 +20,7 @@ from graphcaps.ops.activation.hashed_dropout import HashedDropout, keep_pairs
 from graphcaps.ops.propagation.propagation import dense_propagate, edge_list, neighbour_sum, propagate
 from graphcaps.ops.ragged.segment_sort import Places, sorted_places
 from graphcaps.ops.ragged.top_k import descending_order, rank_of_row
+from graphcaps.ops.row_sums import select_rows, sum_rows
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["DenseNeighbourhoods", "Neighbourhoods", "RaggedNeighbourhoods"]
@@ -184,10 +185,10 @@ class RaggedNeighbourhoods:
         rows = x.flatten(0, -2)
         start = torch.full_like(rows, -torch.inf)
         index = self.target.unsqueeze(-1).expand(-1, rows.size(-1))
-        return start.scatter_reduce(0, index, rows.index_select(0, self.source), "amax").reshape(x.shape)
+        return start.scatter_reduce(0, index, select_rows(rows, self.source), "amax").reshape(x.shape)
 
     def total(self, x: Tensor) -> Tensor:
-        return self._add(x.flatten(0, -2).index_select(0, self.source), x.flatten(0, -2)).reshape(x.shape)
+        return self._add(select_rows(x.flatten(0, -2), self.source), x.flatten(0, -2)).reshape(x.shape)
 
     def count(self, dtype: torch.dtype) -> Tensor:
         ones = self.target.new_ones((), dtype=dtype).expand(self.target.numel(), 1)
@@ -198,12 +199,12 @@ class RaggedNeighbourhoods:
     ) -> Tensor:
         a, b = centre.reshape(-1), member.reshape(-1)
         logits = torch.nn.functional.leaky_relu(
-            a.index_select(0, self.target) + b.index_select(0, self.source), slope
+            select_rows(a, self.target) + select_rows(b, self.source), slope
         )
         # The largest logit is subtracted for the range of numbers only; it has no effect on the gradient.
         largest = torch.full_like(a, -torch.inf).scatter_reduce(0, self.target, logits.detach(), "amax")
         exponential = (logits - largest[self.target]).exp()
-        attention = exponential / self._add(exponential, a).index_select(0, self.target)
+        attention = exponential / select_rows(self._add(exponential, a), self.target)
         if dropout is None:
             return attention
         index, local = (t.reshape(-1) for t in (self.segments.index, rank_of_row(self.segments)))
@@ -214,13 +215,11 @@ class RaggedNeighbourhoods:
 
     def weigh(self, attention: Tensor, x: Tensor) -> Tensor:
         rows = x.flatten(0, -2)
-        return self._add(rows.index_select(0, self.source) * attention.unsqueeze(-1), rows).reshape(x.shape)
+        return self._add(select_rows(rows, self.source) * attention.unsqueeze(-1), rows).reshape(x.shape)
 
     def _add(self, values: Tensor, like: Tensor) -> Tensor:
         """Sum of the entries of each neighbourhood, in the shape of ``like``."""
-        return torch.zeros(like.shape, dtype=values.dtype, device=values.device).index_add(
-            0, self.target, values
-        )
+        return sum_rows(values, self.target, like.size(0))
 
     def coarsen(
         self, x: Tensor, score: Tensor, attention: Tensor | None, ratio: float

@@ -13,6 +13,7 @@ from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
 from graphcaps.ops.propagation.propagation import csr_matrix, degrees, edge_list, flat_csr
+from graphcaps.ops.row_sums import select_rows, sum_rows
 from graphcaps.types import EdgeTable
 
 __all__ = ["kind_table", "modulated_hop"]
@@ -95,10 +96,12 @@ def _modulated_hop_reference(
     weight = root[pairs.source] * root[pairs.target]
     if pairs.weight is not None:
         weight = weight * pairs.weight.to(x.dtype)
-    factor, term = (table.reshape(-1, d).index_select(0, row) for table in (gamma, beta))
-    messages = flat.index_select(0, pairs.source) * factor + term
+    factor, term = (select_rows(table.reshape(-1, d), row) for table in (gamma, beta))
+    messages = (select_rows(flat, pairs.source) * factor + term) * weight.unsqueeze(-1)
     own = flat * root.square().unsqueeze(-1)
-    return own.index_add(0, pairs.target, messages * weight.unsqueeze(-1)).reshape(x.shape)
+    if is_traced():
+        return (own + sum_rows(messages, pairs.target, flat.size(0))).reshape(x.shape)
+    return own.index_add(0, pairs.target, messages).reshape(x.shape)
 
 
 class _Product:

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
+from graphcaps.ops.row_sums import select_rows, sum_rows
 from graphcaps.types import EdgeList, EdgeTable
 
 __all__ = [
@@ -122,10 +123,11 @@ def _neighbour_sum_reference(x: Tensor, edges: EdgeTable) -> Tensor:
     """Every product of a weight and a row is stored."""
     flat = x.reshape(-1, x.size(-1))
     pairs = edge_list(edges)
-    rows = flat[pairs.source]
+    # On a GPU the gradient of an index has a fixed order of summation, that of index_select has none.
+    rows = select_rows(flat, pairs.source) if is_traced() else flat[pairs.source]
     if pairs.weight is not None:
         rows = rows * pairs.weight.to(x.dtype).unsqueeze(-1)
-    return torch.zeros_like(flat).index_add(0, pairs.target, rows).reshape(x.shape)
+    return sum_rows(rows, pairs.target, flat.size(0)).reshape(x.shape)
 
 
 def neighbour_mean(x: Tensor, edges: EdgeTable) -> Tensor:
@@ -156,8 +158,7 @@ def degrees(edges: EdgeTable) -> Tensor:
 def _weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:
     pairs = edge_list(edges)
     assert pairs.weight is not None
-    total = torch.zeros_like(edges.node, dtype=weight.dtype).reshape(-1)
-    return total.index_add(0, pairs.target, pairs.weight).reshape(edges.node.shape)
+    return sum_rows(pairs.weight, pairs.target, edges.node.numel()).reshape(edges.node.shape)
 
 
 def to_edge_index(edges: EdgeTable) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
+from graphcaps.ops.row_sums import select_rows, sum_rows
 from graphcaps.types import Segments
 
 __all__ = [
@@ -142,9 +143,8 @@ def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
         return x
     lead = tiles.graph.shape[:-1]
     flat = x.reshape(-1, *x.shape[len(lead) + 1 :])
-    return flat.index_select(0, flat_index(tiles.graph, tiles.num_graphs)).reshape(
-        *tiles.graph.shape, *flat.shape[1:]
-    )
+    rows = select_rows(flat, flat_index(tiles.graph, tiles.num_graphs))
+    return rows.reshape(*tiles.graph.shape, *flat.shape[1:])
 
 
 def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
@@ -153,8 +153,8 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
         return x
     lead, B = tiles.graph.shape[:-1], tiles.num_graphs
     flat = x.reshape(-1, *x.shape[len(lead) + 1 :])
-    total = flat.new_zeros(lead.numel() * B, *flat.shape[1:])
-    return total.index_add(0, flat_index(tiles.graph, B), flat).reshape(*lead, B, *flat.shape[1:])
+    total = sum_rows(flat, flat_index(tiles.graph, B), lead.numel() * B)
+    return total.reshape(*lead, B, *flat.shape[1:])
 
 
 def is_single_graph(segments: Segments) -> bool:
@@ -174,8 +174,8 @@ def _segment_sum(x: Tensor, segments: Segments) -> Tensor:
     lead, B = segments.index.shape[:-1], segments.num_graphs
     # Padding rows are added to one more graph, which is dropped.
     graphs = B + 1 if segments.padded else B
-    total = x.new_zeros(lead.numel() * graphs, x.size(-1))
-    total = total.index_add_(0, flat_index(segments.index, graphs), x.reshape(-1, x.size(-1)))
+    rows = x.reshape(-1, x.size(-1))
+    total = sum_rows(rows, flat_index(segments.index, graphs), lead.numel() * graphs)
     total = total.reshape(*lead, graphs, x.size(-1))
     return total[..., :B, :] if segments.padded else total
 
@@ -195,7 +195,7 @@ def _segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
     graphs = segments.num_graphs
     if segments.padded:  # one more graph of zeros, for the padding rows
         x, graphs = torch.nn.functional.pad(x, (0, 0, 0, 1)), graphs + 1
-    flat = x.reshape(-1, x.size(-1)).index_select(0, flat_index(segments.index, graphs))
+    flat = select_rows(x.reshape(-1, x.size(-1)), flat_index(segments.index, graphs))
     return flat.reshape(*segments.index.shape, x.size(-1))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.ragged.reductions import segment_max, segment_mean
 from graphcaps.ops.ragged.tiles import flat_index, segment_sum
+from graphcaps.ops.row_sums import select_rows
 from graphcaps.types import CoarseLevel
 
 __all__ = ["MemberReduction", "pool_members"]
@@ -46,7 +47,7 @@ def pool_members(x: Tensor, level: CoarseLevel, reduction: MemberReduction = "su
     if x.shape[:-2] != source.shape[:-1]:
         expected = f"have the leading axes {list(source.shape[:-1])}"
         raise ShapeError("pool_members", "x", expected, list(x.shape[:-2]))
-    rows = x.reshape(-1, x.size(-1)).index_select(0, flat_index(source, x.size(-2)))
+    rows = select_rows(x.reshape(-1, x.size(-1)), flat_index(source, x.size(-2)))
     rows = rows.reshape(*source.shape, x.size(-1))  # [*lead, P, d]
     if reduction == "max":
         return segment_max(rows, segments)
