@@ -58,7 +58,8 @@ def _trainer(
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:
         if kind == "gin":
-            return GIN(*sizes, hidden=32, dropout=0.2, lead=lead)
+            # Two layers: Adam turns rounding of small gradients into steps, and more layers multiply it.
+            return GIN(*sizes, hidden=32, num_layers=2, dropout=0.2, lead=lead)
         settings: dict[str, Any] = {"capsule_dim": 32, "num_capsules": (6,), "dropout": 0.2} | arguments
         return HGCN(*sizes, lead=lead, **settings)
 
