@@ -67,7 +67,7 @@ def test_all_tables_are_built_from_stored_results() -> None:
         assert len(measured) == 11, criterion
 
 
-def test_stored_results_say_that_nothing_was_trained_with_date_and_hardware() -> None:
+def test_stored_results_say_that_nothing_was_trained_with_date_and_hardware(tmp_path: Path) -> None:
     """Also without --report, where all records are stored."""
     folder = ("--results", str(ROOT / "results" / "reproduction"))
     result = _run("table1", "--rows", "HGCN", "--datasets", "MUTAG", *folder)
@@ -77,7 +77,9 @@ def test_stored_results_say_that_nothing_was_trained_with_date_and_hardware() ->
         r"Shown from 10 stored records of 20[-\d]+( to 20[-\d]+)?, 1,000 epochs, NVIDIA H200; nothing was trained",
         sentence,
     )
-    rows = json.loads(_run("table1", "--rows", "HGCN,GIN", "--datasets", "MUTAG", *STORED, "--json").stdout)
+    words = ("--rows", "HGCN,GIN", "--datasets", "MUTAG", *STORED, "--comparison", str(tmp_path), "--json")
+    rows = json.loads(_run("table1", *words).stdout)
+    assert {row["row"] for row in rows} == {"HGCN", "GIN"}
     for row in rows:
         measured = row["row"] == "HGCN"
         assert row["trained_now"] is False
