@@ -13,18 +13,17 @@ from graphcaps.errors import ArgumentError
 from graphcaps.nn.asap_pooling import ASAPooling, convolve
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.ops.neighbourhoods import DenseNeighbourhoods, Neighbourhoods, RaggedNeighbourhoods
-from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS, Choices, Interval
+from graphcaps.types import GraphBatch, ModelOutput
 
 __all__ = ["ASAP"]
 
 
 @MODELS.register("asap")
-class ASAP(GraphModel):
+class ASAP(LogitModel):
     r"""Classifies graphs with graph convolutions and pooling of the neighbourhoods of nodes.
 
     Adaptive Structure Aware Pooling (AAAI 2020, https://arxiv.org/abs/1911.07979). Each stage is a graph convolution
@@ -56,7 +55,6 @@ class ASAP(GraphModel):
         ArgumentError: If an option is out of range.
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     export_formats: ClassVar[tuple[str, ...]] = ()  # sizes that depend on values
     reference: ClassVar[str] = (
         "ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph Representations, AAAI 2020, "
@@ -117,11 +115,6 @@ class ASAP(GraphModel):
             x, mask, graphs = pooled.x, pooled.used.flatten(-2), pooled
         hidden = self.inner(torch.stack(readouts).sum(0)).relu()
         return ModelOutput(self.outer(self.dropout(hidden, segments.graph_mask)))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})
 
 
 def _read_out(graphs: DenseNeighbourhoods) -> Tensor:

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.conv_head import ConvHead
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.mean_conv import ReplicaMeanConv
 from graphcaps.nn.pooling import sort_pool
-from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS, Choices, DataOption, Interval
+from graphcaps.types import GraphBatch, ModelOutput
 
 __all__ = ["DGCNN"]
 
@@ -27,7 +26,7 @@ _FRACTION = 0.6
 
 
 @MODELS.register("dgcnn")
-class DGCNN(GraphModel):
+class DGCNN(LogitModel):
     r"""Classifies graphs with graph convolutions, and convolutions over their sorted nodes.
 
     Deep Graph Convolutional Neural Network (AAAI 2018, https://doi.org/10.1609/aaai.v32i1.11782):
@@ -58,7 +57,6 @@ class DGCNN(GraphModel):
         ArgumentError: If an option is out of range.
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     export_formats: ClassVar[tuple[str, ...]] = (".pt2",)  # ONNX has no stable sort
     reference: ClassVar[str] = (
         "An End-to-End Deep Learning Architecture for Graph Classification, AAAI 2018, "
@@ -121,8 +119,3 @@ class DGCNN(GraphModel):
             columns.append(x)
         rows = sort_pool(torch.cat(columns, -1), segments, k=self.k, keys=self._keys)
         return ModelOutput(self.head(rows, segments.graph_mask))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})

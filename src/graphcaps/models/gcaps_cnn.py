@@ -10,16 +10,15 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.ops.edges import repeat_edges
 from graphcaps.ops.propagation.propagation import propagate
 from graphcaps.ops.ragged.covariance import segment_covariance
 from graphcaps.ops.ragged.reductions import segment_mean
-from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
-from graphcaps.types import EdgeTable, GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS, Choices, Interval
+from graphcaps.types import EdgeTable, GraphBatch, ModelOutput
 
 __all__ = ["GCAPSCNN"]
 
@@ -52,7 +51,7 @@ class _MomentLayer(nn.Module):
 
 
 @MODELS.register("gcaps-cnn")
-class GCAPSCNN(GraphModel):
+class GCAPSCNN(LogitModel):
     r"""Classifies graphs with powers of node features, and their mean and covariance over nodes.
 
     Graph Capsule CNN (2018, https://arxiv.org/abs/1805.08090). A layer applies a polynomial filter to each power
@@ -83,7 +82,6 @@ class GCAPSCNN(GraphModel):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = (
         "Graph Capsule Convolutional Neural Networks, 2018, https://arxiv.org/abs/1805.08090"
     )
@@ -145,8 +143,3 @@ class GCAPSCNN(GraphModel):
         mask = segments.graph_mask
         g = self.inner(self.graph_norm(moments, mask)).relu()
         return ModelOutput(self.outer(self.dropout(g, mask)))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})

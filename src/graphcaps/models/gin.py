@@ -12,20 +12,19 @@ from torch import Tensor, nn
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gin_conv import ReplicaGINConv
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.nn.replica_mlp import ReplicaMLP
-from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS, Choices, Interval
+from graphcaps.types import GraphBatch, ModelOutput
 
 __all__ = ["GIN"]
 
 
 @MODELS.register("gin")
-class GIN(GraphModel):
+class GIN(LogitModel):
     r"""Classifies graphs with sums over neighbours, and sums over nodes after every layer.
 
     Graph Isomorphism Network (ICLR 2019, https://arxiv.org/abs/1810.00826). With input features :math:`h^{(0)}` and
@@ -55,7 +54,6 @@ class GIN(GraphModel):
         ArgumentError: If a size is below 1, or the dropout probability is not in [0, 1).
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = (
         "How Powerful are Graph Neural Networks?, ICLR 2019, https://arxiv.org/abs/1810.00826"
     )
@@ -112,8 +110,3 @@ class GIN(GraphModel):
         logits = torch.cat([readout(g) for readout, g in zip(self.readouts, sums, strict=True)], -1)
         logits = self.dropout(logits, segments.graph_mask)
         return ModelOutput(logits.unflatten(-1, (len(sums), self.num_classes)).sum(-2))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})

@@ -10,18 +10,17 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.replica_linear import ReplicaLinear
-from graphcaps.registry import MODELS, Choices, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS, Choices, Interval
+from graphcaps.types import GraphBatch, ModelOutput
 
 __all__ = ["MLP"]
 
 
 @MODELS.register("mlp")
-class MLP(GraphModel):
+class MLP(LogitModel):
     r"""Classifies graphs as sets of nodes and reads no edge.
 
     The structure-agnostic baseline of Errica et al. (ICLR 2020, https://arxiv.org/abs/1912.09893): a linear map with
@@ -49,7 +48,6 @@ class MLP(GraphModel):
         ArgumentError: If a size or the dropout probability is out of range.
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = (
         "A Fair Comparison of Graph Neural Networks for Graph Classification, ICLR 2020, "
         "https://arxiv.org/abs/1912.09893"
@@ -98,8 +96,3 @@ class MLP(GraphModel):
             x = linear(x).relu()
         g = self.inner(sum_pool(x, segments)).relu()
         return ModelOutput(self.outer(self.dropout(g, segments.graph_mask)))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})

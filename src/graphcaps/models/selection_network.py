@@ -12,17 +12,16 @@ from torch import Tensor, nn
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.ops.ragged.selection import Selection, selected_max, selected_mean
-from graphcaps.registry import Choices, Interval, ScoreKind
-from graphcaps.types import LossOptions, LossTerms, ModelOutput, Segments
+from graphcaps.registry import Choices, Interval
+from graphcaps.types import ModelOutput, Segments
 
 __all__ = ["SelectionNetwork", "graph_convs", "read_out"]
 
 
-class SelectionNetwork(GraphModel):
+class SelectionNetwork(LogitModel):
     r"""Graph convolutions, and a classifier of what :func:`read_out` gives for selected nodes.
 
     .. math:: z = \mathrm{ReLU}\big(\mathrm{dropout}(\mathrm{ReLU}(r W_1 + e_1)) W_2 + e_2\big) W_3 + e_3
@@ -41,7 +40,6 @@ class SelectionNetwork(GraphModel):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     export_formats: ClassVar[tuple[str, ...]] = (".pt2",)  # ONNX has no stable sort
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
@@ -92,11 +90,6 @@ class SelectionNetwork(GraphModel):
         """Logits of graphs from their readouts, ``[*lead, B, readout]``."""
         hidden = self.dropout(self.first(readout).relu(), segments.graph_mask)
         return ModelOutput(self.last(self.second(hidden).relu()))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})
 
 
 def graph_convs(modules: nn.ModuleList) -> list[ReplicaGCNConv]:

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.conv_head import ConvHead
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.mean_conv import ReplicaMeanConv
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.mean_field import mean_field
 from graphcaps.ops.ragged.tiles import segment_product
-from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.registry import MODELS, Choices, DataOption, Interval
+from graphcaps.types import GraphBatch, ModelOutput
 
 __all__ = ["StructPool", "StructPoolOutput"]
 
@@ -39,7 +38,7 @@ class StructPoolOutput(ModelOutput):
 
 
 @MODELS.register("structpool")
-class StructPool(GraphModel):
+class StructPool(LogitModel):
     r"""Classifies graphs with clusters from a random field in which similar nodes attract each other.
 
     StructPool (ICLR 2020): three convolutions :math:`X \leftarrow \tanh(\tilde D^{-1}((A + I) X W + e))` give node
@@ -73,7 +72,6 @@ class StructPool(GraphModel):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     export_formats: ClassVar[tuple[str, ...]] = ()  # sizes that depend on values
     reference: ClassVar[str] = (
         "StructPool: Structured Graph Pooling via Conditional Random Fields, ICLR 2020, "
@@ -141,11 +139,6 @@ class StructPool(GraphModel):
         s = mean_field(u, x, segments, self.rounds, self.row_sum_guard)
         scores = self.head(segment_product(s, x, segments), segments.graph_mask)
         return StructPoolOutput(scores, s)
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})
 
 
 def _convolutions(widths: tuple[int, ...], lead: tuple[int, ...]) -> nn.ModuleList:

@@ -9,14 +9,12 @@ from torch import Tensor, nn
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.ops.structure.pool_members import MemberReduction, pool_members
-from graphcaps.registry import ScoreKind
-from graphcaps.types import EdgeTable, GraphBatch, LossOptions, LossTerms, ModelOutput, Segments
+from graphcaps.types import EdgeTable, GraphBatch, ModelOutput, Segments
 
 __all__ = ["CoarseningNetwork"]
 
@@ -44,7 +42,7 @@ class _Block(nn.Module):
         return x
 
 
-class CoarseningNetwork(GraphModel):
+class CoarseningNetwork(LogitModel):
     r"""Blocks of graph convolutions, the first on the graph and every other one on the next precomputed level.
 
     .. math::
@@ -78,7 +76,6 @@ class CoarseningNetwork(GraphModel):
         torch.Size([1, 2])
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     export_formats: ClassVar[tuple[str, ...]] = ()  # levels are computed beforehand
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
@@ -136,8 +133,3 @@ class CoarseningNetwork(GraphModel):
         if self.norms:
             g = self.norms[1](g, mask)
         return ModelOutput(self.outer(self.dropout(g, mask)))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})

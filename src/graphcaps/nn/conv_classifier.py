@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn.dropout import ReplicaDropout
-from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.initialise import glorot_
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.pooling import sum_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
-from graphcaps.registry import Choices, Interval, ScoreKind
-from graphcaps.types import EdgeTable, GraphBatch, LossOptions, LossTerms, ModelOutput, Segments
+from graphcaps.registry import Choices, Interval
+from graphcaps.types import EdgeTable, GraphBatch, ModelOutput, Segments
 
 __all__ = ["ConvClassifier"]
 
@@ -25,7 +24,7 @@ _INITIAL_SHIFT = 1e-4
 """Initial :math:`\\beta` of every BatchNorm, as in the program of Chen et al."""
 
 
-class ConvClassifier(GraphModel):
+class ConvClassifier(LogitModel):
     r"""A classifier of graphs from layers of one kind, which a subclass names.
 
     The network of Chen, Bian and Sun (https://arxiv.org/abs/1905.04579), whose results with graph convolutions the HGCN
@@ -62,7 +61,6 @@ class ConvClassifier(GraphModel):
         torch.Size([1, 2])
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
@@ -128,8 +126,3 @@ class ConvClassifier(GraphModel):
         mask = segments.graph_mask
         g = self.inner(self.inner_norm(sum_pool(x, segments), mask)).relu()
         return ModelOutput(self.outer(self.dropout(self.outer_norm(g, mask), mask)))
-
-    def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
-        """Cross-entropy loss."""
-        loss = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        return LossTerms(loss, {"cross-entropy": loss})
