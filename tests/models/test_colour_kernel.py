@@ -60,7 +60,7 @@ def kernel(store: GraphStore, h: int, model: type[ColourKernelSVM]) -> np.ndarra
     machine = model(2, iterations=(0, 1, 2, 3))
     everything = np.arange(len(store))
     rows = machine._rows(store, everything, machine._fit_columns(store, everything))
-    return machine._kernel(rows, rows, h)
+    return machine._kernel(rows, rows, (h,))
 
 
 @pytest.mark.parametrize("model", [WL, WLOA])
@@ -91,7 +91,9 @@ def test_kernels_equal_grakel(store, model):
         machine = model(2, iterations=(h,))
         columns = machine._fit_columns(store, np.arange(8))
         new, old = (machine._rows(store, indices, columns) for indices in (np.arange(8, 12), np.arange(8)))
-        np.testing.assert_allclose(machine._kernel(new, old, h), reference.transform(graphs[8:]), atol=1e-12)
+        np.testing.assert_allclose(
+            machine._kernel(new, old, (h,)), reference.transform(graphs[8:]), atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("model", [WL, WLOA])
@@ -100,10 +102,10 @@ def test_kernels_of_all_depths_are_those_of_each(store, model):
     columns = machine._fit_columns(store, np.arange(8))
     left, right = (machine._rows(store, indices, columns) for indices in (np.arange(8, 12), np.arange(8)))
     series = list(machine._kernels([left, right], right))
-    assert machine.settings == (0, 2, 3)
-    for h, (between, within) in zip(machine.settings, series, strict=True):
-        assert np.array_equal(between, machine._kernel(left, right, h))
-        assert np.array_equal(within, machine._kernel(right, right, h))
+    assert machine.settings == [(0,), (2,), (3,)]
+    for setting, (between, within) in zip(machine.settings, series, strict=True):
+        assert np.array_equal(between, machine._kernel(left, right, setting))
+        assert np.array_equal(within, machine._kernel(right, right, setting))
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.3, 2.0])

@@ -34,7 +34,7 @@ def gram(store: GraphStore, left: np.ndarray, right: np.ndarray, h: int) -> np.n
     model = WL(3)
     everything = np.arange(len(store))
     columns = model._fit_columns(store, everything)
-    return model._kernel(model._rows(store, left, columns), model._rows(store, right, columns), h)
+    return model._kernel(model._rows(store, left, columns), model._rows(store, right, columns), (h,))
 
 
 def accuracy(store: GraphStore, train: np.ndarray, judge: np.ndarray, h: int, C: float) -> float:
@@ -82,7 +82,7 @@ def test_without_validation_graphs_a_tenth_selects_and_all_are_fitted(store):
     inner.fit(store, TRAIN[~held_out], y[~held_out], validation=judge)
     assert model.selected == inner.selected
     assert model.machine.slope == inner.machine.slope
-    final = SVC(C=model.cost, kernel="precomputed").fit(gram(store, TRAIN, TRAIN, int(model.setting)), y)
+    final = SVC(C=model.cost, kernel="precomputed").fit(gram(store, TRAIN, TRAIN, int(model.setting[0])), y)
     assert model.machine.num_supports == len(final.support_) > inner.machine.num_supports
 
 
@@ -110,7 +110,7 @@ def test_only_the_support_vectors_are_kept(store):
     S = model.machine.num_supports
     assert len(state["support_squares"]) == len(state["support_ptr"]) - 1 == S
     assert max(value.numel() for value in state.values()) < len(TRAIN) ** 2
-    assert int(state["colour_iteration"].max()) <= model.setting
+    assert int(state["colour_iteration"].max()) <= model.setting[0]
     assert set(state["support_columns"].tolist()) == set(range(len(state["colour"])))
 
 

@@ -118,7 +118,7 @@ def test_attributes_in_place_of_labels_are_named(store, model):
 def test_models_of_edges_name_what_they_do_not_read(store):
     labels = torch.ones(store.num_nodes, 1, dtype=torch.long)
     both = replace(store, node_attributes=torch.rand(store.num_nodes, 2), node_labels=labels)
-    for model in ("gk", "ldp-forest"):
+    for model in ("gk", "awe", "ldp-forest"):
         (note,) = describe_reading(both, RunConfig(model=model))
         assert note == f"own: node labels and node attributes are not used by {model}."
         assert not describe_reading(store, RunConfig(model=model))

@@ -18,7 +18,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import RawInput
 from graphcaps.models.colour_counts import COLOUR_ARRAYS, ColourVocabulary, count_colours
-from graphcaps.models.kernel_svm import COSTS, KernelSVM
+from graphcaps.models.kernel_svm import COSTS, KernelSVM, Setting
 from graphcaps.models.state_arrays import read_floats, read_integers
 
 __all__ = ["ColourKernelSVM", "ColourRows", "count_products"]
@@ -124,8 +124,8 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
         """What each count adds to the kernel of a graph with itself, elementwise."""
 
     @property
-    def settings(self) -> Sequence[float]:
-        return self.iterations
+    def settings(self) -> Sequence[Setting]:
+        return [(h,) for h in self.iterations]
 
     @property
     def _most_iterations(self) -> int:
@@ -151,8 +151,8 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
     def _take(self, rows: ColourRows, index: NDArray[np.int64]) -> ColourRows:
         return ColourRows(tuple(block[index] for block in rows.blocks), rows.squares[index])
 
-    def _kernel(self, left: ColourRows, right: ColourRows, setting: float) -> NDArray[np.float64]:
-        h = int(setting)
+    def _kernel(self, left: ColourRows, right: ColourRows, setting: Setting) -> NDArray[np.float64]:
+        h = int(setting[0])
         blocks = zip(left.blocks[: h + 1], right.blocks[: h + 1], strict=True)
         products = np.zeros((len(left), len(right)))
         for block, other in blocks:
@@ -168,9 +168,9 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
                 yield [_normalise(total, left, right, t) for left, total in zip(lefts, products, strict=True)]
 
     def _compress(
-        self, columns: ColourVocabulary, rows: ColourRows, setting: float
+        self, columns: ColourVocabulary, rows: ColourRows, setting: Setting
     ) -> tuple[ColourVocabulary, ColourRows]:
-        h = int(setting)
+        h = int(setting[0])
         occurs = [np.bincount(block.indices, minlength=block.shape[1]) > 0 for block in rows.blocks[: h + 1]]
         kept = np.flatnonzero(np.concatenate(occurs))
         kept = kept if len(kept) else np.zeros(1, np.int64)

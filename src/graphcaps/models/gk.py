@@ -16,7 +16,7 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import RawInput
-from graphcaps.models.kernel_svm import COSTS, DenseKernelSVM
+from graphcaps.models.kernel_svm import COSTS, DenseKernelSVM, Setting
 from graphcaps.models.state_arrays import read_floats
 from graphcaps.registry import MODELS
 
@@ -136,8 +136,8 @@ class GK(DenseKernelSVM[float]):
         self.gamma = tuple(float(value) for value in gamma)
 
     @property
-    def settings(self) -> Sequence[float]:
-        return self.gamma
+    def settings(self) -> Sequence[Setting]:
+        return [(gamma,) for gamma in self.gamma]
 
     def _fit_columns(self, store: GraphStore, indices: NDArray[np.int64]) -> float:
         variance = float(self._frequencies(store, indices).var())
@@ -152,12 +152,12 @@ class GK(DenseKernelSVM[float]):
         return frequencies
 
     def _kernel(
-        self, left: NDArray[np.float64], right: NDArray[np.float64], setting: float
+        self, left: NDArray[np.float64], right: NDArray[np.float64], setting: Setting
     ) -> NDArray[np.float64]:
         distance = np.zeros((len(left), len(right)))
         for a, b in zip(left.T, right.T, strict=True):
             distance += (a[:, None] - b) ** 2
-        kernel: NDArray[np.float64] = np.exp(-setting * distance)
+        kernel: NDArray[np.float64] = np.exp(-setting[0] * distance)
         return kernel
 
     def _width(self, columns: float) -> int:

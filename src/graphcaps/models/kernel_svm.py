@@ -21,7 +21,7 @@ from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.models.state_arrays import read_floats, split_state
 from graphcaps.models.svm_arrays import SVMArrays, SVMFit
 
-__all__ = ["COSTS", "DenseKernelSVM", "KernelSVM"]
+__all__ = ["COSTS", "DenseKernelSVM", "KernelSVM", "Setting"]
 
 COSTS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """Values of C that a fit selects among, unless others are set."""
@@ -30,6 +30,9 @@ _HELD_OUT = 0.1  # of each class, without validation graphs
 _COPIES = 3  # of the Gram matrix at a time: the sums of the kernel, the kernel, and libsvm's
 _STEP_ROWS = 1024  # graphs whose kernel with the support vectors is in memory at a time
 _SELECTED = ("selected_setting", "selected_cost")
+
+Setting = tuple[float, ...]
+"""One value of each selected option of a kernel, without C."""
 
 Fitted = TypeVar("Fitted")
 Rows = TypeVar("Rows")
@@ -48,7 +51,7 @@ class _Part(Generic[Rows]):
 class _Candidate:
     """A machine with the settings it was fitted with, and its accuracy on the graphs that select them."""
 
-    setting: float
+    setting: Setting
     cost: float
     machine: SVMFit
     accuracy: float
@@ -62,10 +65,10 @@ class _Candidate:
 class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
     r"""Support vector machines on a kernel of two graphs.
 
-    A graph has a row, such as the counts of its colours, and the kernel is a function of two rows and of a setting,
-    such as the number of iterations. A subclass implements :attr:`settings`, :meth:`_fit_columns`, :meth:`_rows`,
-    :meth:`_take` and :meth:`_kernel`, and what :meth:`_column_state` to :meth:`_read_rows` say for model files.
-    :class:`DenseKernelSVM` has some of them for rows of a dense matrix.
+    A graph has a row, such as the counts of its colours, and the kernel is a function of two rows and of a setting, one
+    value of each option that it selects, such as the number of iterations. A subclass implements :attr:`settings`,
+    :meth:`_fit_columns`, :meth:`_rows`, :meth:`_take` and :meth:`_kernel`, and what :meth:`_column_state` to
+    :meth:`_read_rows` say for model files. :class:`DenseKernelSVM` has some of them for rows of a dense matrix.
 
     **Selection.** A fit tries each C with each setting and keeps the pair with the highest accuracy on the validation
     graphs; of equally accurate pairs the one with the smaller C, then with the earlier setting. Without validation
@@ -113,14 +116,17 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
         self.columns: Fitted
         self.support_rows: Rows
         self.machine: SVMArrays
-        self.setting: float
+        self.setting: Setting
         self.cost: float
 
     # ------------------------------------------------------------------ what a kernel is
     @property
     @abstractmethod
-    def settings(self) -> Sequence[float]:
-        """Settings of the kernel to select among, at least one, in the order of preference."""
+    def settings(self) -> Sequence[Setting]:
+        """Settings of the kernel to select among, at least one, in the order of preference.
+
+        A setting has one value of each of :attr:`selected_options` but the last, which is C.
+        """
 
     @abstractmethod
     def _fit_columns(self, store: GraphStore, indices: NDArray[np.int64]) -> Fitted:
@@ -135,7 +141,7 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
         """Some of the rows."""
 
     @abstractmethod
-    def _kernel(self, left: Rows, right: Rows, setting: float) -> NDArray[np.float64]:
+    def _kernel(self, left: Rows, right: Rows, setting: Setting) -> NDArray[np.float64]:
         """Kernel of each row on the left with each one on the right, ``[n, m]``.
 
         The bits of a value depend on its two rows alone, also on their order of summation.
@@ -149,7 +155,7 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
         for setting in self.settings:
             yield [self._kernel(left, right, setting) for left in lefts]
 
-    def _compress(self, columns: Fitted, rows: Rows, setting: float) -> tuple[Fitted, Rows]:
+    def _compress(self, columns: Fitted, rows: Rows, setting: Setting) -> tuple[Fitted, Rows]:
         """Columns and rows of the support vectors without what the selected setting does not read. (default: all)"""
         return columns, rows
 
@@ -172,7 +178,7 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
     @property
     def selected(self) -> dict[str, float]:
         """The number of iterations, or other setting of the kernel, and C that a fit selected."""
-        return {name: self.cost if name == "C" else self.setting for name in self.selected_options}
+        return dict(zip(self.selected_options, (*self.setting, self.cost), strict=True))
 
     # ------------------------------------------------------------------ fit and prediction
     def _fit(
@@ -238,7 +244,7 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
     def _candidate(
         train: _Part[Rows],
         judge: _Part[Rows],
-        setting: float,
+        setting: Setting,
         gram: NDArray[np.float64],
         kernel: NDArray[np.float64],
         cost: float,
@@ -262,9 +268,9 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
 
     # ------------------------------------------------------------------ saving
     def _state(self) -> dict[str, Tensor]:
-        selected = zip(_SELECTED, (self.setting, self.cost), strict=True)
+        selected = zip(_SELECTED, (self.setting, (self.cost,)), strict=True)
         return (
-            {name: torch.tensor([float(value)], dtype=torch.float64) for name, value in selected}
+            {name: torch.tensor(values, dtype=torch.float64) for name, values in selected}
             | self._column_state(self.columns)
             | self._row_state(self.support_rows)
             | self.machine.state(self.num_classes)
@@ -274,14 +280,20 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
         owner = type(self).__name__
         own, machine = split_state(state, (*_SELECTED, *self.column_arrays, *self.row_arrays))
         arrays = SVMArrays.from_state(machine, self.num_classes, owner)
-        setting, cost = (float(read_floats(own, name, owner, (1,))[0]) for name in _SELECTED)
-        for name, value, allowed in zip(_SELECTED, (setting, cost), (self.settings, self.C), strict=True):
-            if value not in allowed:
-                raise ArgumentError(owner, name, f"be one of {', '.join(f'{v:g}' for v in allowed)}", value)
+        lengths = (len(self.settings[0]), 1)
+        setting, cost = (
+            tuple(read_floats(own, name, owner, (length,)).tolist())
+            for name, length in zip(_SELECTED, lengths, strict=True)
+        )
+        allowed: tuple[Sequence[Setting], ...] = (self.settings, [(value,) for value in self.C])
+        for name, values, known in zip(_SELECTED, (setting, cost), allowed, strict=True):
+            if values not in known:
+                expected = f"be one of {', '.join(map(_describe_setting, known))}"
+                raise ArgumentError(owner, name, expected, _describe_setting(values))
         columns = self._read_columns(own)
         rows = self._read_rows(own, columns, arrays.num_supports)
         self.columns, self.support_rows, self.machine = columns, rows, arrays
-        self.setting, self.cost = setting, cost
+        self.setting, self.cost = setting, cost[0]
 
     # ------------------------------------------------------------------ checks
     def _check_memory(self, graphs: int) -> None:
@@ -328,6 +340,11 @@ class DenseKernelSVM(KernelSVM[Fitted, NDArray[np.float64]]):
 
     def _read_rows(self, state: Mapping[str, Tensor], columns: Fitted, num_rows: int) -> NDArray[np.float64]:
         return read_floats(state, "support_rows", type(self).__name__, (num_rows, self._width(columns)))
+
+
+def _describe_setting(setting: Setting) -> str:
+    values = ", ".join(f"{value:g}" for value in setting)
+    return values if len(setting) == 1 else f"({values})"
 
 
 def _describe_bytes(size: int) -> str:
