@@ -47,7 +47,7 @@ def test_evaluate_shows_one_figure_and_what_does_not_apply(tmp_path: Path):
     assert "wl-forest  held-out" in result.stdout
     assert "optimism" not in result.stdout
     assert "upper bound" not in result.stdout
-    assert "wl-forest is fitted once per fold to its training graphs" in result.stdout
+    assert "Fitted once per fold, to its training graphs: wl-forest." in result.stdout
     assert "memory" not in result.output
     (record,) = (tmp_path / "records").glob("*.record.json")
     content = json.loads(record.read_text())

@@ -29,7 +29,7 @@ def test_a_table_the_page_and_all_files(tu: Path, tmp_path: Path) -> None:
     done = RUN.invoke(app, [*words, "--device", "cpu", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "twin-free" in done.stdout
-    assert "bound)" in done.stdout  # of C, whose heading is on two lines
+    assert "bound" in done.stdout  # of C, whose heading is on two lines
     assert "1/2  " in done.stderr
     assert "majority: held-out" in done.stderr
     assert {"index.html", "comparison.json", "comparison.md"} <= {path.name for path in tmp_path.iterdir()}

@@ -11,7 +11,16 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from graphcaps.cli.main import app
-from graphcaps.cli.output import note, pairs, print_json, print_pairs, print_text, terminal
+from graphcaps.cli.output import (
+    columns,
+    note,
+    pairs,
+    print_json,
+    print_pairs,
+    print_table,
+    print_text,
+    terminal,
+)
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9bc\u202ed"
 SHOWN = r"a\x1b]0;title\x07\x1b[2Jb\x9bc\u202ed"
@@ -64,3 +73,13 @@ def test_an_option_or_a_file_in_an_error_is_escaped() -> None:
         assert result.exit_code == 2
         assert "\x1b" not in result.output
         assert r"\x1b[" in result.output
+
+
+def test_a_table_that_is_wider_than_the_terminal_keeps_its_digits() -> None:
+    screen, written = console(colours=False)
+    screen.width = 20
+    table = columns("model", "held-out accuracy", "seconds", right=("held-out accuracy", "seconds"))
+    table.add_row("features-trees", "86.67", "12345.6")
+    print_table(screen, table)
+    assert written.getvalue().splitlines()[1].split() == ["features-trees", "86.67", "12345.6"]
+    assert screen.width == 20

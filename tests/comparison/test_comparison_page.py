@@ -58,3 +58,26 @@ def test_the_page_needs_no_network_and_no_held_out_records(comparison: Compariso
     paper = record(0, "paper")
     only = Comparison([ComparisonCell("MUTAG", "hgcn", Ledger((paper,)))])
     assert "test accuracy" in comparison_page(only)
+
+
+def test_a_narrow_page_scrolls_tables_and_the_picture_inside_it(
+    comparison: Comparison, tmp_path: Path, visit: Any
+) -> None:
+    path = tmp_path / "index.html"
+    path.write_text(comparison_page(comparison), "utf-8")
+    page = visit(path, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.locator(".ranks svg").bounding_box()["width"] >= 640
+    # The name of a model stays in sight when its row is scrolled.
+    table = page.locator("section.dataset .scroll").first
+    table.evaluate("element => element.scrollLeft = element.scrollWidth")
+    assert page.locator("section.dataset td.model").first.bounding_box()["x"] >= 0
+
+
+def test_models_of_equal_rank_are_all_named(comparison: Comparison) -> None:
+    cells = [
+        ComparisonCell(name, model, Ledger((made(name, model, HGCN),)))
+        for name in ("A", "B")
+        for model in ("hgcn", "gin")
+    ]
+    assert "<dd>hgcn, gin</dd>" in comparison_page(Comparison(cells))

@@ -10,7 +10,8 @@ from graphcaps.comparison.comparison_tables import (
     explanations,
     latex,
     markdown,
-    matrix_table,
+    matrix_tables,
+    notes,
     rank_sentence,
 )
 from graphcaps.evaluation import Ledger
@@ -22,7 +23,7 @@ def test_rows_are_sorted_by_held_out_accuracy_and_tested() -> None:
     table = dataset_table(
         comparison({("A", "hgcn"): HGCN, ("A", "gin"): GIN, ("A", "majority"): MAJORITY}), "A"
     )
-    assert table.head == ("model", "held-out", "± folds", "twin-free", "vs hgcn", "p", "seconds", "memory")
+    assert table.head == ("model", "held-out", "± folds", "twin-free", "vs hgcn", "p", "seconds", "memory GB")
     assert [row[0] for row in table.rows] == ["gin", "hgcn", "majority"]
     assert table.rows[0][1:4] == ("90.00", "4.08", "–")
     assert table.rows[0][4] == "+11.25*"
@@ -37,13 +38,13 @@ def test_both_protocols_seeds_and_memory_have_columns() -> None:
     found = Comparison([ComparisonCell("MUTAG", "hgcn", ledger)])
     table = dataset_table(found, "MUTAG")
     assert table.head[1:5] == ("held-out", "± folds", "± seeds", "twin-free")
-    assert {"C (upper bound)", "C* (upper bound)"} <= {*table.head}
-    assert table.rows[0][-1] == "1.00 GB"
+    assert {"C, upper bound", "C*, upper bound"} <= {*table.head}
+    assert table.rows[0][-1] == "1.00"
     assert ledger.twin_free is not None
     assert table.rows[0][4] == f"{ledger.twin_free.mean:.2f}"
     assert any("upper bounds" in sentence for sentence in explanations(found))
     text = markdown(found)
-    assert "C\\* (upper bound)" in text
+    assert "C\\*, upper bound" in text
 
 
 def test_failures_are_listed_with_their_reason() -> None:
@@ -54,7 +55,7 @@ def test_failures_are_listed_with_their_reason() -> None:
     ]
     found = Comparison(cells)
     assert dataset_table(found, "A_1").failures == (("wl", "too large"),)
-    matrix = matrix_table(found)
+    (matrix,) = matrix_tables(found)
     assert matrix.rows == (("hgcn", "78.75", "78.75"), ("wl", "failed", "–"))
     assert "wl: too large" in markdown(found)
     tex = latex(found)
@@ -69,3 +70,34 @@ def test_ranks_are_said_with_the_models_left_out() -> None:
     assert sentence.startswith("Mean ranks over 2 data sets: gin 1.00, hgcn 2.00.")
     assert "Left out, since they lack a data set: majority." in sentence
     assert rank_sentence(comparison({("A", "hgcn"): HGCN})) == ""
+
+
+def test_an_overview_of_several_data_sets_has_ranks_twin_free_accuracies_and_c() -> None:
+    measured = replace(measured_record(0), metric="loss", class_weight=None, curves=record(0).curves)
+    cells = []
+    for dataset in "AB":
+        records = [
+            replace(each, key=replace(each.key, dataset=dataset)) for each in (measured, record(0, "paper"))
+        ]
+        ledger = Ledger(tuple(records))
+        cells.append(ComparisonCell(dataset, "hgcn", ledger))
+        cells.append(ComparisonCell(dataset, "gin", Ledger((made(dataset, "gin", GIN[:3]),))))
+    held_out, twin_free, upper = matrix_tables(Comparison(cells))
+    assert held_out.head == ("model", "A", "B", "mean rank")
+    assert [row[0] for row in held_out.rows] == [row[0] for row in twin_free.rows] == ["gin", "hgcn"]
+    assert ledger.twin_free is not None
+    assert ledger.C is not None
+    assert twin_free.rows[1] == ("hgcn", *[f"{ledger.twin_free.mean:.2f}"] * 2)
+    assert twin_free.rows[0] == ("gin", "–", "–")
+    assert upper.rows[1] == ("hgcn", *[f"{ledger.C.mean:.2f}"] * 2)
+
+
+def test_notes_of_several_models_are_one_sentence() -> None:
+    sentence = "Labels are not used by {}, and not by wl-oa."
+    records = [
+        replace(made("A", model, HGCN), notes=(sentence.format(model), "Seen by all."))
+        for model in ("wl", "gk")
+    ]
+    found = Comparison([ComparisonCell("A", each.key.variant, Ledger((each,))) for each in records])
+    assert notes(found) == [sentence.format("wl, gk"), "Seen by all."]
+    assert sentence.format("wl, gk") in markdown(found)

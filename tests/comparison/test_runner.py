@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import graphcaps
 from graphcaps.comparison.runner import CellProgress, choose_models, compare
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation import CrossValidation, cross_validate
+from graphcaps.evaluation import CrossValidation, ResultsStore, cross_validate
 from graphcaps.models.lookup import model_names
 from graphcaps.presets.model_presets import comparison_config
 from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS
@@ -92,6 +94,26 @@ def test_ctrl_c_keeps_what_is_finished_and_resume_continues(tmp_path: Path) -> N
     assert set(trained) <= {"gin"}
     whole = compare(STORE, "gin", **SETTINGS)
     assert resumed.held_out("small", "gin") == whole.held_out("small", "gin")
+
+
+def test_a_second_comparison_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    program = (
+        "import sys; from tests.comparison.test_runner import STORE, SETTINGS, compare\n"
+        f"compare(STORE, 'majority', results={str(tmp_path)!r}, **SETTINGS)"
+    )
+
+    def start_another(event: CellProgress) -> None:
+        if event.cell is None and event.epoch is None:
+            other = subprocess.run(
+                [sys.executable, "-c", program], capture_output=True, text=True, check=False
+            )
+            assert "another process is running a comparison in this folder" in other.stderr
+
+    # The other one would compute a record that this one does not: it is the folder that is locked.
+    found = compare(STORE, "gk", results=tmp_path, on_progress=start_another, **SETTINGS)
+    assert not found.failures
+    assert [record.key.variant for record in ResultsStore(tmp_path).records()] == ["gk"]
+    assert not [*tmp_path.glob(".*.lock")]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_the_record_says_what_does_not_apply(store):
     assert ledger.records[0].config.training == TrainConfig(epochs=1)
     assert ledger.records[0].config.features == WLForest.features()
     (note,) = ledger.notes
-    assert "wl-forest is fitted once per fold" in note
+    assert "Fitted once per fold, to its training graphs: wl-forest. " in note
     assert "validation fold is not used" in note
     assert ledger.hardware
 
@@ -215,4 +215,4 @@ def test_a_kernel_selects_on_the_validation_fold(store, protocol):
         assert record.curves.train_loss[fold, 0] == round(-1e5 * np.log(p).mean())
     (note,) = ledger.notes
     where = "the validation graphs" if protocol == "held-out" else "a tenth of the training graphs"
-    assert f"it has no epochs, iterations and C are selected on {where}, and settings" in note
+    assert f"There are no epochs, iterations and C are selected on {where}, and settings" in note

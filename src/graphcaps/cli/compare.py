@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -37,11 +39,20 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
-from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_text, terminal
+from graphcaps.cli.output import (
+    columns,
+    count_noun,
+    note,
+    option,
+    print_json,
+    print_table,
+    print_text,
+    terminal,
+)
 from graphcaps.cli.output_files import check_output_folder, write_json
 from graphcaps.cli.progress import cross_validation_progress
 from graphcaps.cli.run_options import Device, Epochs
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,23 +181,39 @@ def compare(
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[CellProgress], None]]:
-    """A progress bar for the model that is being trained, and a line for every one that is finished."""
+    """A progress bar for the model that is being trained, and a line for every one that is finished.
+
+    On a terminal, the name of a model stands there from its start: its graphs are prepared before the first epoch, and
+    a classical model has no epochs.
+    """
+    is_terminal = sys.stderr.isatty() and not quiet
     with ExitStack() as stack:
         bars: dict[int, Any] = {}
 
+        def write(text: str) -> None:
+            if is_terminal:
+                print(f"\r\x1b[K{printable(text)}", end="", file=sys.stderr, flush=True)
+
         def update(event: CellProgress) -> None:
             title = f"{event.number}/{event.of}  {event.dataset} {event.model}"
-            if event.epoch is not None:
+            if event.epoch is None and event.cell is None:
+                write(f"{title} …")
+            elif event.epoch is not None:
                 if event.number not in bars:
+                    write("")
                     total = event.epoch.epoch.epochs
                     bar = cross_validation_progress(total, title, quiet=quiet)
                     bars[event.number] = stack.enter_context(bar)
                 bars[event.number](event.epoch)
-            elif event.cell is not None:
+            else:
                 stack.close()
+                write("")
                 note(f"{title}: {_describe(event)}")
 
-        yield update
+        try:
+            yield update
+        finally:
+            write("")
 
 
 def _describe(event: CellProgress) -> str:
@@ -221,6 +248,8 @@ def _show(comparison: Comparison, form: str) -> None:
         explanations,
         latex,
         markdown,
+        matrix_tables,
+        notes,
         rank_sentence,
     )
 
@@ -234,18 +263,24 @@ def _show(comparison: Comparison, form: str) -> None:
         console = terminal()
         for dataset in comparison.datasets:
             _print_table(console, dataset_table(comparison, dataset))
+        if len(comparison.datasets) > 1:
+            for table in matrix_tables(comparison)[:1]:
+                _print_table(console, table)
         if sentence := rank_sentence(comparison):
             console.print(f"{sentence}\n", soft_wrap=True)
-        for sentence in explanations(comparison):
+        for sentence in (*explanations(comparison), *notes(comparison)):
             console.print(sentence, style="dim", soft_wrap=True)
 
 
 def _print_table(console: Console, table: ComparisonTable) -> None:
-    shown = columns(*table.head, right=table.head[1:])
+    """Prints a table; headings take several lines, so that both protocols and seeds fit into 80 characters."""
+    heads = [re.sub(r" |(?<=-)", "\n", head) for head in table.head]
+    shown = columns(*heads, right=heads[1:])
+    shown.padding = (0, 1, 0, 0)
     shown.title, shown.title_justify, shown.title_style = table.title, "left", "bold"
     for row in table.rows:
         shown.add_row(*row)
-    console.print(shown)
+    print_table(console, shown)
     for model, reason in table.failures:
         console.print(f"{model}: failed. {reason}", soft_wrap=True)
     console.print()

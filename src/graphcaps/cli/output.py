@@ -33,10 +33,12 @@ __all__ = [
     "pairs",
     "print_json",
     "print_pairs",
+    "print_table",
     "print_text",
     "terminal",
 ]
 
+_MAX_WIDTH = 1000  # of a table, in characters
 _ARGUMENT = re.compile(r"\b(bad|duplicates|fragments|id|label|smiles|split|unseen)='([^']+)'")
 
 
@@ -130,6 +132,17 @@ def columns(*names: str, right: Iterable[str] = ()) -> Table:
     for name in names:
         table.add_column(name, justify="right" if name in set(right) else "left", no_wrap=name == names[0])
     return table
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Prints a table with all its digits: in a narrow terminal, lines are longer than it rather than cut."""
+    from rich.measure import Measurement
+
+    width = console.width
+    needed = Measurement.get(console, console.options.update(max_width=_MAX_WIDTH), table).maximum
+    console.width = max(width, needed)
+    console.print(table)
+    console.width = width
 
 
 def count_noun(count: int, noun: str) -> str:

@@ -20,7 +20,8 @@ from graphcaps.comparison.comparison_tables import (
     ComparisonTable,
     dataset_table,
     explanations,
-    matrix_table,
+    matrix_tables,
+    notes,
     rank_sentence,
 )
 from graphcaps.comparison.rank_diagram import rank_diagram
@@ -30,7 +31,7 @@ from graphcaps.explanation.report.report_page import page_style
 __all__ = ["comparison_page"]
 
 _MAX_POINTS = 120  # of a curve on the page
-_SMALL_IS_GOOD = ("mean rank", "p", "seconds", "memory")
+_SMALL_IS_GOOD = ("mean rank", "p", "seconds", "memory GB")
 
 
 def comparison_page(comparison: Comparison, *, title: str = "Comparison of models") -> str:
@@ -110,12 +111,16 @@ def _facts(comparison: Comparison) -> str:
         name = comparison.datasets[0]
         accuracy = {model: comparison.held_out(name, model) for model in comparison.models}
         known = {model: value for model, value in accuracy.items() if value is not None}
-        best = max(known, key=lambda model: known[model])
-        facts.append(("highest held-out accuracy", f"{known[best]:.2f} %", best))
+        highest = max(known.values())
+        best = [model for model, value in known.items() if value == highest]
+        facts.append(("highest held-out accuracy", f"{highest:.2f} %", ", ".join(best)))
     elif comparison.ranks is not None:
         ranks = comparison.ranks
+        lowest = [
+            model for model, rank in zip(ranks.models, ranks.ranks, strict=True) if rank == ranks.ranks[0]
+        ]
         note = f"mean rank {ranks.ranks[0]:.2f} of {len(ranks.models)} models"
-        facts.append(("lowest mean rank", ranks.models[0], note))
+        facts.append(("lowest mean rank", ", ".join(lowest), note))
     above: list[str] = []
     below: list[str] = []
     for dataset in comparison.datasets:
@@ -143,22 +148,18 @@ def _listed(names: list[str], limit: int = 6) -> str:
 def _sections(comparison: Comparison) -> list[str]:
     sections = []
     if len(comparison.datasets) > 1:
-        protocols = {protocol for ledger in comparison.ledgers for protocol in ledger.protocols}
-        for protocol in ("held-out", "paper"):
-            if protocol in protocols:
-                shown = matrix_table(comparison, "held-out" if protocol == "held-out" else "paper")
-                sections.append(_section(shown.title, _table(shown, comparison)))
+        sections += [_section(each.title, _table(each, comparison)) for each in matrix_tables(comparison)]
     if comparison.ranks is not None:
-        picture = f'<div class="card ranks">{rank_diagram(comparison.ranks)}</div>'
+        picture = f'<div class="card ranks"><div class="scroll">{rank_diagram(comparison.ranks)}</div></div>'
         note = f'<p class="card-note">{_escape(rank_sentence(comparison))}</p>'
         sections.append(_section("Mean ranks", picture + note))
     for dataset in comparison.datasets:
         table = _table(dataset_table(comparison, dataset), comparison)
         title = "Results" if len(comparison.datasets) == 1 else dataset
         sections.append(_section(title, table + _charts(comparison, dataset), "dataset"))
-    meanings = "".join(f"<li>{_escape(sentence)}</li>" for sentence in explanations(comparison))
-    notes = dict.fromkeys(note for ledger in comparison.ledgers for note in ledger.notes)
-    meanings += "".join(f"<li>{_escape(note)}</li>" for note in notes)
+    meanings = "".join(
+        f"<li>{_escape(sentence)}</li>" for sentence in (*explanations(comparison), *notes(comparison))
+    )
     sections.append(_section("What the numbers mean", f'<ul class="sentences">{meanings}</ul>'))
     return sections
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 
 from graphcaps.comparison.comparison import Comparison, TestedDifference
 from graphcaps.evaluation.ledger import Ledger
-from graphcaps.evaluation.record import Protocol
 
 __all__ = [
     "ComparisonTable",
@@ -17,11 +16,17 @@ __all__ = [
     "format_p",
     "latex",
     "markdown",
-    "matrix_table",
+    "matrix_tables",
+    "notes",
     "rank_sentence",
 ]
 
 DASH = "–"
+_MATRICES = {
+    "Held-out accuracy": "held-out",
+    "Held-out accuracy without twins": "twin-free",
+    "C, an upper bound chosen on test data": "C",
+}
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,9 @@ def dataset_table(comparison: Comparison, dataset: str) -> ComparisonTable:
     head = ["model"]
     if has["held-out"]:
         head += ["held-out", f"± {unit}", *(["± seeds"] if several_seeds else []), "twin-free"]
-    head += [f"{name} (upper bound)" for name in ("C", "C*") if has[name]]
+    head += [f"{name}, upper bound" for name in ("C", "C*") if has[name]]
     head += [f"vs {comparison.baseline}", "p"] if tests else []
-    head += ["seconds", "memory"]
+    head += ["seconds", "memory GB"]
     rows = []
     for model in sorted(ledgers, key=lambda name: -_order(ledgers[name])):
         ledger, row = ledgers[model], [model]
@@ -81,25 +86,29 @@ def dataset_table(comparison: Comparison, dataset: str) -> ComparisonTable:
     return ComparisonTable(dataset, tuple(head), tuple(rows), failures)
 
 
-def matrix_table(comparison: Comparison, protocol: Protocol = "held-out") -> ComparisonTable:
-    """Accuracy of each model on each data set, and its mean rank where it has all: held-out, or C.
+def matrix_tables(comparison: Comparison) -> list[ComparisonTable]:
+    """Models by data sets: held-out accuracy with mean ranks, the same without twins, and C, where they are measured.
 
     Args:
         comparison (Comparison): The results.
-        protocol (str): ``"held-out"``, or ``"paper"`` for C. (default: "held-out")
     """
-    name = "held-out" if protocol == "held-out" else "C"
-    ranks = comparison.ranks if protocol == "held-out" else None
+    ranks = comparison.ranks
     mean_ranks = {} if ranks is None else dict(zip(ranks.models, ranks.ranks, strict=True))
     order = [*mean_ranks, *(model for model in comparison.models if model not in mean_ranks)]
-    head = ("model", *comparison.datasets, *(("mean rank",) if mean_ranks else ()))
-    rows = []
-    for model in order:
-        cells = [_cell(comparison, dataset, model, name) for dataset in comparison.datasets]
-        rank = (f"{mean_ranks[model]:.2f}" if model in mean_ranks else DASH,) if mean_ranks else ()
-        rows.append((model, *cells, *rank))
-    title = "Held-out accuracy" if name == "held-out" else "C, an upper bound chosen on test data"
-    return ComparisonTable(title, head, tuple(rows))
+    tables = []
+    for title, name in _MATRICES.items():
+        rows = [
+            (model, *(_cell(comparison, dataset, model, name) for dataset in comparison.datasets))
+            for model in order
+        ]
+        if not any(_is_number(cell) for _, *cells in rows for cell in cells):
+            continue
+        head: tuple[str, ...] = ("model", *comparison.datasets)
+        if name == "held-out" and mean_ranks:
+            head = (*head, "mean rank")
+            rows = [(*row, f"{mean_ranks[row[0]]:.2f}" if row[0] in mean_ranks else DASH) for row in rows]
+        tables.append(ComparisonTable(title, head, tuple(rows)))
+    return tables
 
 
 def rank_sentence(comparison: Comparison) -> str:
@@ -113,14 +122,15 @@ def rank_sentence(comparison: Comparison) -> str:
         f" Left out, since they lack a data set: {', '.join(ranks.left_out)}." if ranks.left_out else ""
     )
     return (
-        f"Mean ranks over {len(ranks.datasets)} data sets: {listed}. Two models differ from a difference of "
-        f"{ranks.critical_difference:.2f} on (Nemenyi, level 0.05; Friedman {p}).{left_out}"
+        f"Mean ranks over {len(ranks.datasets)} data sets: {listed}. Two models differ significantly if their mean "
+        f"ranks are at least {ranks.critical_difference:.2f} apart (Nemenyi, level 0.05; Friedman {p}).{left_out}"
     )
 
 
 def explanations(comparison: Comparison) -> list[str]:
     """What the columns mean, a sentence each, for what the comparison has."""
     ledgers = comparison.ledgers
+    unit = "splits" if any(ledger.is_repeated_split for ledger in ledgers) else "folds"
     sentences = ["Accuracy in percent; ± is a standard deviation."]
     if any("held-out" in ledger.estimates for ledger in ledgers):
         sentences.append("held-out: the epoch is chosen on validation data, never on test data.")
@@ -141,13 +151,24 @@ def explanations(comparison: Comparison) -> list[str]:
     if any(comparison.tests(dataset) for dataset in comparison.datasets):
         sentences.append(
             f"vs {comparison.baseline}: difference of held-out accuracies, * if the model differs at the level 0.05; "
-            "p: corrected paired t-test over folds (Nadeau and Bengio), adjusted by Holm's method over the models of a "
-            "data set."
+            f"p: corrected paired t-test over {unit} (Nadeau and Bengio), adjusted by Holm's method over the models of "
+            "a data set."
         )
     sentences.append(
-        "seconds and memory: training and evaluation of all folds and seeds, largest memory meanwhile."
+        f"seconds and memory: training and evaluation of all {unit} and seeds; memory is the peak."
     )
     return sentences
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Notes of the records, each once; those that differ in the name of the model only are one, with all names."""
+    models: dict[str, list[str]] = {}
+    for ledger in comparison.ledgers:
+        name = re.compile(rf"(?<![\w-]){re.escape(ledger.variant)}(?![\w-])")
+        for note in ledger.notes:
+            names = models.setdefault(name.sub("\0", note), [])
+            names += [ledger.variant] if ledger.variant not in names else []
+    return [note.replace("\0", ", ".join(names)) for note, names in models.items()]
 
 
 def markdown(comparison: Comparison) -> str:
@@ -156,11 +177,11 @@ def markdown(comparison: Comparison) -> str:
     for table in _tables(comparison):
         lines = [f"| {' | '.join(row)} |" for row in (table.head, *table.rows)]
         lines.insert(1, f"|---|{'---:|' * (len(table.head) - 1)}")
-        text = f"### {table.title}\n\n" + "\n".join(lines).replace("C*", "C\\*") + "\n"
+        text = f"### {table.title}\n\n" + "\n".join(lines).replace("*", "\\*") + "\n"
         text += "".join(f"\n{model}: {reason}\n" for model, reason in table.failures)
         parts.append(text)
-    notes = [*explanations(comparison), rank_sentence(comparison)]
-    return "\n".join([*parts, " ".join(filter(None, notes)).replace("*", "\\*") + "\n"])
+    sentences = [*explanations(comparison), rank_sentence(comparison), *notes(comparison)]
+    return "\n".join([*parts, " ".join(filter(None, sentences)).replace("*", "\\*") + "\n"])
 
 
 def latex(comparison: Comparison) -> str:
@@ -192,14 +213,11 @@ def format_p(tested: TestedDifference | None) -> str:
     """An adjusted p-value in three digits."""
     if tested is None:
         return DASH
-    return "< 0.001" if tested.adjusted_p < 0.001 else f"{tested.adjusted_p:.3f}"
+    return "<0.001" if tested.adjusted_p < 0.001 else f"{tested.adjusted_p:.3f}"
 
 
 def _tables(comparison: Comparison) -> list[ComparisonTable]:
-    overview: Sequence[ComparisonTable] = ()
-    if len(comparison.datasets) > 1:
-        protocols = {protocol for ledger in comparison.ledgers for protocol in ledger.protocols}
-        overview = [matrix_table(comparison, each) for each in ("held-out", "paper") if each in protocols]
+    overview = matrix_tables(comparison) if len(comparison.datasets) > 1 else []
     return [*overview, *(dataset_table(comparison, dataset) for dataset in comparison.datasets)]
 
 
@@ -226,7 +244,15 @@ def _cell(comparison: Comparison, dataset: str, model: str, name: str) -> str:
     cell = comparison.cells.get((dataset, model))
     if cell is not None and cell.failure:
         return "failed"
-    return DASH if cell is None or cell.ledger is None else _mean(cell.ledger, name)
+    if cell is None or cell.ledger is None:
+        return DASH
+    if name == "twin-free":
+        return DASH if cell.ledger.twin_free is None else f"{cell.ledger.twin_free.mean:.2f}"
+    return _mean(cell.ledger, name)
+
+
+def _is_number(text: str) -> bool:
+    return text not in (DASH, "failed")
 
 
 def _seconds(ledger: Ledger) -> str:
@@ -234,7 +260,7 @@ def _seconds(ledger: Ledger) -> str:
 
 
 def _memory(ledger: Ledger) -> str:
-    return DASH if ledger.peak_memory is None else f"{ledger.peak_memory / 1e9:.2f} GB"
+    return DASH if ledger.peak_memory is None else f"{ledger.peak_memory / 1e9:.2f}"
 
 
 def _tex(text: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from graphcaps._io.file_lock import lock_file
 from graphcaps.comparison.comparison import Comparison, ComparisonCell, choose_baseline
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Split
@@ -194,11 +196,17 @@ class ComparisonRun:
         return config.with_training(epochs=self.epochs, precision=self.precision)
 
     def run(self, on_progress: Callable[[CellProgress], object] | None = None) -> Comparison:
-        """Trains what has no record yet and returns the comparison of all cells."""
-        cells: list[ComparisonCell] = []
+        """Trains what has no record yet and returns the comparison of all cells.
+
+        Raises:
+            DataError: If another process runs a comparison in the same folder of results.
+        """
         pairs = [(data, model) for data in self.data for model in self.models]
-        for number, (data, model) in enumerate(pairs, 1):
-            cells.append(self.run_cell(data, model, on_progress, number, len(pairs)))
+        with nullcontext() if self.results is None else _lock(self.results):
+            cells = [
+                self.run_cell(data, model, on_progress, number, len(pairs))
+                for number, (data, model) in enumerate(pairs, 1)
+            ]
         return Comparison(cells, baseline=self.baseline)
 
     def run_cell(
@@ -283,6 +291,14 @@ def describe_failure(error: Exception) -> str:
     """Why a cell failed, in one line."""
     text = str(error) if isinstance(error, GraphcapsError) else f"{type(error).__name__}: {error}"
     return shorten(" ".join(text.split()), 500)
+
+
+def _lock(results: ResultsStore) -> AbstractContextManager[None]:
+    """Refuses a second comparison in a folder: each would train what the other trains, and write the same page."""
+    results.folder.mkdir(parents=True, exist_ok=True)
+    fix = "Wait until it has ended, or name another folder."
+    refusal = DataError(results.folder, "another process is running a comparison in this folder", fix=fix)
+    return lock_file(results.folder / "comparison", refusal=refusal)
 
 
 def _reads_smiles_only(name: str) -> bool:

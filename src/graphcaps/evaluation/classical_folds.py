@@ -48,7 +48,7 @@ def fit_group(
         else "a validation fold is not used"
     )
     note = (
-        f"{config.model} is fitted once per fold to its training graphs: it has no epochs, {choice}, and settings of "
+        f"Fitted once per fold, to its training graphs: {config.model}. There are no epochs, {choice}, and settings of "
         "features and training do not apply."
     )
     predicted = [fit.probabilities for fit in fits] if group.protocol == "held-out" else None
