@@ -38,8 +38,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "atoms, bond counts": {"edge_labels": "counts", **START},
     "atoms, bond messages": {"edge_labels": "messages", **START},
     "atoms, bond counts and messages": {"edge_labels": "both", **START},
-    "atoms, context 2": {"context": 2, **START},
-    "atoms, bond messages, context 2": {"edge_labels": "messages", "context": 2, **START},
+    "atoms, context 2": {"context": "residual", **START},
+    "atoms, bond messages, context 2": {"edge_labels": "messages", "context": "residual", **START},
     "atoms, bond messages, dropout 0.5": {"edge_labels": "messages", "dropout": 0.5, **START},
     "elements, decay 0.001": {"featurizer": "elements", "weight_decay": 0.001},
     "atoms, decay 0.001": {"weight_decay": 0.001},
@@ -49,7 +49,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "atoms, bond messages, decay 0.001, context 2": {
         "edge_labels": "messages",
         "weight_decay": 0.001,
-        "context": 2,
+        "context": "residual",
     },
     "atoms, bond messages, decay 0.001, dropout 0.5": {
         "edge_labels": "messages",
@@ -106,7 +106,7 @@ def candidate_config(values: dict[str, Any], precision: str) -> RunConfig:
     model = {key: value for key, value in values.items() if key not in (*_FEATURES, *_TRAINING, "featurizer")}
     return replace(
         config,
-        model_arguments={**config.model_arguments, "context": 0, **model},
+        model_arguments={**config.model_arguments, "context": "none", **model},
         features=replace(config.features, **features),
         training=replace(config.training, precision=precision, **training),
         by_data=tuple(name for name in config.by_data if name not in model),

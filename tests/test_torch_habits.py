@@ -42,7 +42,7 @@ MODELS: dict[str, Callable[[], GraphModel]] = {
     "hgcn of the paper": lambda: HGCN(CHANNELS, CLASSES, capsule_dim=16, formulation="paper"),
     "hgcn, parts": lambda: HGCN(CHANNELS, CLASSES, capsule_dim=16, parts="blocks"),
     "hgcn, trunk": lambda: HGCN(CHANNELS, CLASSES, capsule_dim=16, trunk="gin"),
-    "hgcn, context": lambda: HGCN(CHANNELS, CLASSES, capsule_dim=16, context=2),
+    "hgcn, context": lambda: HGCN(CHANNELS, CLASSES, capsule_dim=16, context="gin"),
     # Two layers: normalisation over few rows multiplies rounding errors, and each layer has two.
     "gin": lambda: GIN(CHANNELS, CLASSES, hidden=16, num_layers=2),
     "gcn": lambda: GCN(CHANNELS, CLASSES, hidden=16),

@@ -159,7 +159,7 @@ def test_molecules_take_their_preset(tmp_path: Path) -> None:
     assert (config.features.edge_labels, config.training.weight_decay) == ("messages", 0.001)
     assert configure(store, preset="default").features.edge_labels is None
     parts = configure(store, parts="blocks").model_arguments
-    assert (parts["parts"], parts.get("context", 0)) == ("blocks", 0)
+    assert (parts["parts"], parts.get("context", "none")) == ("blocks", "none")
 
 
 def test_the_classifier_takes_the_presets_too(tmp_path: Path, store: GraphStore) -> None:
@@ -176,6 +176,6 @@ def test_the_classifier_takes_the_presets_too(tmp_path: Path, store: GraphStore)
         assert config.training.weight_decay == expected.training.weight_decay
     assert fitted.model_.model.edge_kinds == ()
     parts = graphcaps.HGCNClassifier(epochs=1, parts="blocks", batch_size=32, device="cpu").fit(molecules)
-    assert parts.model_.config.model_arguments.get("context", 0) == 0
+    assert parts.model_.config.model_arguments.get("context", "none") == "none"
     assert parts.model_.config.training.batch_size == 32
     assert parts.model_.model.edge_kinds != ()

@@ -35,7 +35,8 @@ MODELS = {
     "no residual": SMALL | {"residual": False},
     "fixed divisor": SMALL | {"residual_nodes": 40, "routing_iterations": 1},
     "blocks": SMALL | {"parts": "blocks"},
-    "context": SMALL | {"context": 2},
+    "context": SMALL | {"context": "residual"},
+    "context, gin": SMALL | {"context": "gin", "context_jumping": True},
 }
 
 

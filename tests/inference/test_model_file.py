@@ -412,7 +412,7 @@ def test_calibration_and_profile_are_optional(tmp_path):
     [
         ({"trunk": "gin", "trunk_layers": 10**6}, "a model of many more layers"),
         ({"num_capsules": [2] * 300_000}, "a model of many more layers"),
-        ({"context": 10**6}, "a model of many more layers"),
+        ({"context": "gin", "context_layers": 10**6}, "a model of many more layers"),
         ({"routing_iterations": 10**6}, "'routing_iterations' must be at most 1000"),
     ],
 )

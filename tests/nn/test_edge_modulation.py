@@ -14,7 +14,8 @@ from tests.graphs import Graphs, assert_equal, random_graphs
 KINDS = (3, 2)
 FORMS = [
     {},
-    {"context": 2},
+    {"context": "residual"},
+    {"context": "gin"},
     {"trunk": "gine"},
     {"trunk": "gat"},
     {"parts": "blocks"},
@@ -55,7 +56,7 @@ def test_scores_depend_on_the_labels(options):
         assert float((changed - scores).abs().max()) > 1e-6
 
 
-@pytest.mark.parametrize("options", [{}, {"context": 2}, {"parts": "blocks"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"context": "residual"}, {"context": "gin"}, {"parts": "blocks"}], ids=str)
 def test_a_new_model_equals_one_without_labels(options):
     graphs, labels = labelled()
     models = []
@@ -119,9 +120,13 @@ def test_wrong_calls_are_refused():
 
 def test_options_that_exclude_each_other_are_refused():
     for options, message in (
-        ({"context": -1}, r"HGCN: 'context' must be at least 0, got -1"),
-        ({"context": 2, "trunk": "gin"}, r"HGCN: 'context' must be 0 beside a trunk, got 2"),
-        ({"context": 2, "parts": "blocks"}, r"HGCN: 'context' must be 0 beside parts='blocks', got 2"),
+        ({"context": "gcn"}, r"HGCN: 'context' must be one of none, residual, gated, gin, got 'gcn'"),
+        ({"context": "gin", "context_layers": 0}, r"HGCN: 'context_layers' must be at least 1, got 0"),
+        ({"context": "gin", "trunk": "gin"}, r"HGCN: 'context' must be 'none' beside a trunk, got 'gin'"),
+        (
+            {"context": "gin", "parts": "blocks"},
+            r"HGCN: 'context' must be 'none' beside parts='blocks', got 'gin'",
+        ),
         (
             {"edge_kinds": 3, "trunk": "gin"},
             r"Trunk: 'kind' must read edge labels: gine or gat, or a module",

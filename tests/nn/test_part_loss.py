@@ -150,7 +150,7 @@ def test_the_loss_has_gradients_through_the_assignment(formulation: str) -> None
         if name.startswith(("primary.weight", "layers.0.weight", "layers.0.context.weights")):
             assert parameter.grad is not None, name
             assert bool(parameter.grad.any()), name
-    assert not model.capturable
+    assert model.capturable
     assert model.eval()(graphs.x, graphs.edge_index, graphs.batch).parts_loss is None
 
 

@@ -25,7 +25,7 @@ def _trainer(
     return Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=step_mode)
 
 
-@pytest.mark.parametrize("kind", ["hgcn", "gin"])
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context", "hgcn, parts"])
 def test_bucketed_steps_equal_eager_steps(kind: str) -> None:
     replicas = _replicas()  # folds of unequal size, one of them with fewer batches
     exact, padded = (_trainer(kind, steps, replicas) for steps in ("eager", "bucketed"))
@@ -62,7 +62,7 @@ def test_a_step_with_more_rows_gets_a_larger_bucket() -> None:
     assert all(torch.isfinite(value).all() for value in trainer.state().values())
 
 
-@pytest.mark.parametrize("kind", ["hgcn", "gin"])
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context", "hgcn, parts"])
 def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
     """Captures are warmed up with such a step."""
     trainer = _trainer(kind, "bucketed", _replicas())
@@ -80,9 +80,10 @@ def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
         assert torch.equal(value, sums[name]), name
 
 
-def test_nan_in_padding_does_not_reach_results() -> None:
+@pytest.mark.parametrize("kind", ["hgcn", "hgcn, context", "hgcn, parts"])
+def test_nan_in_padding_does_not_reach_results(kind: str) -> None:
     """Padding rows are undefined; filled with NaN they change neither losses nor weights."""
-    trainer, poisoned = (_trainer("hgcn", "bucketed", _replicas()) for _ in range(2))
+    trainer, poisoned = (_trainer(kind, "bucketed", _replicas()) for _ in range(2))
     import graphcaps.training.cuda_graphs as module
 
     collate = module.batch_from_layout

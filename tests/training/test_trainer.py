@@ -31,8 +31,13 @@ def _maker(kind: str, dropout: float) -> Callable[[tuple[int, ...]], nn.Module]:
 def _build(kind: str, dropout: float, lead: tuple[int, ...]) -> nn.Module:
     if kind == "gin":
         return GIN(5, 2, hidden=8, dropout=dropout, lead=lead)
-    trunk: Any = "sage" if kind == "hgcn, sage" else None
-    return HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, trunk=trunk, lead=lead)
+    options: dict[str, Any] = {
+        "hgcn": {},
+        "hgcn, sage": {"trunk": "sage"},
+        "hgcn, context": {"context": "gin", "context_layers": 1, "context_jumping": True},
+        "hgcn, parts": {"parts": "blocks"},
+    }[kind]
+    return HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, lead=lead, **options)
 
 
 def _replicas() -> list[Replica]:

@@ -147,7 +147,7 @@ def configure(
             raise ArgumentError("options", "--parts", f"be 'blocks', with the model {models}", got)
         config = config.with_model(parts=parts)
         if "context" in config.model_arguments:
-            config = config.with_model(context=0)  # parts have message passing layers of their own
+            config = config.with_model(context="none")  # parts have message passing layers of their own
     if max_nodes is not None:
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)

@@ -146,7 +146,7 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     model["num_capsules"] = tuple(int(count) for count in listed)
     changed = changed.with_model(**_given(model, base))
     if parameters["parts"] is not None and "context" in changed.model_arguments:
-        changed = changed.with_model(context=0)  # parts have message passing layers of their own
+        changed = changed.with_model(context="none")  # parts have message passing layers of their own
     training = {key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS}
     changed = changed.with_training(**_given(training, base))
     same = replace(changed, dataset=base.dataset) == base

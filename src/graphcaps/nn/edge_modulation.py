@@ -29,6 +29,8 @@ class EdgeModulation(GraphLayer[Tensor]):
     Args:
         channels (int): Number of columns of x.
         edge_kinds (tuple or int): Number of values of each edge label column.
+        normalised (bool): Whether the hop is that of :math:`\hat A`. Otherwise it is that of :math:`A + I`, a sum over
+            the node and its neighbours, as in a graph isomorphism network. (default: True)
         lead (tuple): Leading axes of the parameters. (default: ())
 
     Returns (from ``forward``):
@@ -41,10 +43,16 @@ class EdgeModulation(GraphLayer[Tensor]):
     """
 
     def __init__(
-        self, channels: int, edge_kinds: int | tuple[int, ...], *, lead: tuple[int, ...] = ()
+        self,
+        channels: int,
+        edge_kinds: int | tuple[int, ...],
+        *,
+        normalised: bool = True,
+        lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
         self.channels, self.in_channels, self.lead = channels, channels, lead
+        self.normalised = normalised
         self.edge_kinds = check_edge_kinds("EdgeModulation", edge_kinds)
         if not self.edge_kinds:
             raise ArgumentError("EdgeModulation", "edge_kinds", "name at least one label column", "()")
@@ -59,8 +67,9 @@ class EdgeModulation(GraphLayer[Tensor]):
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """Maps ``x [*lead, V, channels]`` to the same shape."""
-        return modulated_hop(x, self.scale, self.shift, edges, self.edge_kinds)
+        return modulated_hop(x, self.scale, self.shift, edges, self.edge_kinds, self.normalised)
 
     def extra_repr(self) -> str:
         shown = f"{self.channels}, edge_kinds={self.edge_kinds}"
+        shown += "" if self.normalised else ", normalised=False"
         return shown + (f", lead={self.lead}" if self.lead else "")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.capsule_layer import CapsuleLayer
-from graphcaps.nn.context import Context
+from graphcaps.nn.context import Context, ContextKind, context_kinds
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.losses import margin_loss
@@ -63,6 +63,15 @@ def auto_class_residual(num_classes: int) -> bool:
     return num_classes <= _FEW_CLASSES
 
 
+def _check_context(context: str, layers: int) -> None:
+    """Rejects unknown kinds, and no layers."""
+    kinds = ("none", *context_kinds())
+    if context not in kinds:
+        raise ArgumentError("HGCN", "context", f"be one of {', '.join(kinds)}", repr(context))
+    if layers < 1:
+        raise ArgumentError("HGCN", "context_layers", "be at least 1", layers)
+
+
 @MODELS.register("hgcn")
 class HGCN(GraphModel):
     r"""Classifies graphs with a hierarchy of capsules.
@@ -108,8 +117,12 @@ class HGCN(GraphModel):
         trunk (str or Module, optional): ``"gin"``, ``"gine"``, ``"sage"``, ``"gat"`` or a module: message passing that
             replaces the hop under the votes over nodes, see :class:`Trunk`. (default: None)
         trunk_layers (int): Number of layers of a named trunk. (default: 1)
-        context (int): Extension: number of message passing layers under the votes over nodes (:class:`Context`), in
-            place of the hop; excludes ``trunk``, and ``parts``, which has its own. (default: 0, the published model)
+        context (str): Extension: message passing layers under the votes over nodes in place of the hop,
+            ``"residual"``, ``"gated"`` or ``"gin"`` as in :class:`Context`; excludes ``trunk``, and ``parts``, which has
+            its own. (default: "none", the published model)
+        context_layers (int): Number of these layers; ignored without them. (default: 2)
+        context_jumping (bool): Whether the votes read all of these layers, not the last one only; ignored without
+            them. (default: False)
         edge_kinds (tuple or int): Extension: number of values of each edge label column that the message passing under
             the votes over nodes reads (:class:`EdgeModulation`). A configured model takes it from the data, with
             ``edge_labels = "messages"`` under ``[features]``. (default: (), the published model ignores edge labels)
@@ -169,7 +182,9 @@ class HGCN(GraphModel):
         formulation: Formulation = "released",
         trunk: TrunkKind | nn.Module | None = None,
         trunk_layers: int = 1,
-        context: int = 0,
+        context: ContextKind | Literal["none"] = "none",
+        context_layers: int = 2,
+        context_jumping: bool = False,
         edge_kinds: int | tuple[int, ...] = (),
         factor_squash: FactorSquash = "joined",
         parts: Parts | None = None,
@@ -195,11 +210,10 @@ class HGCN(GraphModel):
         check_parts(parts, parts_weight)
         if parts is not None and trunk is not None:
             raise ArgumentError("HGCN", "trunk", f"be None beside parts='{parts}'", "both")
-        if context < 0:
-            raise ArgumentError("HGCN", "context", "be at least 0", context)
-        if context and (parts is not None or trunk is not None):
+        _check_context(context, context_layers)
+        if context != "none" and (parts is not None or trunk is not None):
             other = "a trunk" if parts is None else f"parts='{parts}'"
-            raise ArgumentError("HGCN", "context", f"be 0 beside {other}", context)
+            raise ArgumentError("HGCN", "context", f"be 'none' beside {other}", repr(context))
         if not num_capsules:
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
         self.formulation = formulation
@@ -219,10 +233,20 @@ class HGCN(GraphModel):
         else:
             self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
         width = self.primary.capsule_dim
+        passing: Context | None = None
         if parts is not None:
-            context, hops = CONTEXT_LAYERS, CONTEXT_HOPS
-        else:
-            hops = 1
+            passing = Context(
+                width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, edge_kinds=self.edge_kinds, lead=lead
+            )
+        elif context != "none":
+            passing = Context(
+                width,
+                context_layers,
+                kind=context,
+                jumping=context_jumping,
+                edge_kinds=self.edge_kinds,
+                lead=lead,
+            )
         layers = []
         for level, size in enumerate((*num_capsules, num_classes)):
             over_nodes = level == 0
@@ -240,10 +264,8 @@ class HGCN(GraphModel):
                     trunk=Trunk(trunk, width, num_layers=trunk_layers, edge_kinds=self.edge_kinds, lead=lead)
                     if trunk and over_nodes
                     else None,
-                    context=Context(width, context, hops=hops, edge_kinds=self.edge_kinds, lead=lead)
-                    if context and over_nodes
-                    else None,
-                    edge_kinds=self.edge_kinds if over_nodes and not trunk and not context else (),
+                    context=passing if over_nodes else None,
+                    edge_kinds=self.edge_kinds if over_nodes and not trunk and passing is None else (),
                     detach=False if finds_parts else None,
                     method=routing,
                     lead=lead,
@@ -265,10 +287,10 @@ class HGCN(GraphModel):
 
     @property
     def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph. Trunks and sampled pairs synchronise with the host,
-        and captured steps with ``parts`` have not been tested."""
+        """Whether a training step can be captured as a CUDA graph: trunks and sampled pairs synchronise with the
+        host."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
-        return not sampled and self.parts is None and all(layer.trunk is None for layer in self.layers)
+        return not sampled and all(layer.trunk is None for layer in self.layers)
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):

@@ -10,7 +10,7 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops import edge_table, propagate
 from graphcaps.ops.edge_kinds import count_edge_kinds, one_hot_kinds
 from graphcaps.ops.propagation.modulated_hop import modulated_hop
-from graphcaps.ops.propagation.propagation import degrees, edge_list
+from graphcaps.ops.propagation.propagation import degrees, edge_list, neighbour_sum
 from graphcaps.types import EdgeTable, GraphBatch
 from tests.graphs import assert_equal, random_graphs, with_padding
 
@@ -42,10 +42,12 @@ def replicas(batch: GraphBatch) -> EdgeTable:
     return EdgeTable(edges.ptr, edges.neighbours, None, node, torch.zeros_like(node), kind=edges.kind)
 
 
-def loop(x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable) -> Tensor:
+def loop(
+    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, normalised: bool = True
+) -> Tensor:
     """The formula, edge by edge, for one model."""
     one_hot, pairs, degree = one_hot_kinds(SIZES).double(), edge_list(edges), degrees(edges).double()
-    root = (degree + 1).rsqrt()
+    root = (degree + 1).rsqrt() if normalised else torch.ones_like(degree)
     rows = [x[v] * root[v] ** 2 for v in range(len(x))]
     for e in range(len(pairs.source)):
         i, j, k = int(pairs.target[e]), int(pairs.source[e]), int(pairs.kind[e])
@@ -73,12 +75,21 @@ def compare(actual: Tensor, expected: Tensor, tensors: list[Tensor]) -> None:
         assert_equal(got, wanted, f"gradient of {name}")
 
 
+@pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_against_a_loop_over_edges(weighted, padded):
+def test_against_a_loop_over_edges(weighted, padded, normalised):
     batch = labelled_batch(weighted=weighted, padded=padded)
     tensors = inputs(batch)
-    compare(modulated_hop(*tensors, batch.edges, SIZES), loop(*tensors, batch.edges), tensors)
+    actual = modulated_hop(*tensors, batch.edges, SIZES, normalised)
+    compare(actual, loop(*tensors, batch.edges, normalised), tensors)
+
+
+def test_without_normalisation_it_adds_the_neighbours():
+    batch = labelled_batch()
+    x, zero = draw(batch.segments.num_rows, WIDTH), torch.zeros(sum(SIZES), WIDTH, dtype=torch.float64)
+    actual = modulated_hop(x, zero, zero, batch.edges, SIZES, normalised=False)
+    assert_equal(actual, x + neighbour_sum(x, batch.edges))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -41,7 +41,9 @@ def star_edges(edge_kinds: tuple[int, ...], leaves: int = 70) -> EdgeTable:
     return edge_table(star, leaves + 2, kind=ends % count_edge_kinds(edge_kinds))
 
 
-def check(edges: EdgeTable, edge_kinds: tuple[int, ...], d: int, device: str) -> None:
+def check(
+    edges: EdgeTable, edge_kinds: tuple[int, ...], d: int, device: str, normalised: bool = True
+) -> None:
     lead, real = tuple(edges.node.shape[:-1]), (edges.node >= 0).unsqueeze(-1)
     shape = (*lead, sum(edge_kinds), d)
     x, tables = draw((*edges.node.shape, d), 1), [draw(shape, seed) for seed in (2, 3)]
@@ -53,12 +55,12 @@ def check(edges: EdgeTable, edge_kinds: tuple[int, ...], d: int, device: str) ->
     clean = [t.double().requires_grad_() for t in (x.masked_fill(~real, 0), *tables)]
     weight = None if edges.weight is None else edges.weight.double()
     with use_kernels("always"):
-        actual = modulated_hop(*poisoned, there, edge_kinds)
+        actual = modulated_hop(*poisoned, there, edge_kinds, normalised)
         poison = grad.masked_fill(~real, float("nan")).to(device)
         gradients = torch.autograd.grad(actual, poisoned, poison)
     with use_kernels("off"):
         reference = dataclasses.replace(edges, weight=weight)
-        expected = modulated_hop(*clean, reference, edge_kinds)
+        expected = modulated_hop(*clean, reference, edge_kinds, normalised)
         wanted = torch.autograd.grad(expected, clean, grad.masked_fill(~real, 0).double())
     assert_equal(actual.cpu().double(), expected, "hop", TOLERANCE)
     for name, got, want in zip(("x", "scale", "shift"), gradients, wanted, strict=True):
@@ -68,6 +70,11 @@ def check(edges: EdgeTable, edge_kinds: tuple[int, ...], d: int, device: str) ->
 @pytest.mark.parametrize("d", [1, 10, 32, 130])
 def test_values_and_gradients(d, kernel_device):
     check(batch_edges((3, 2)), (3, 2), d, kernel_device)
+
+
+@pytest.mark.parametrize("edges", [batch_edges((3, 2)), star_edges((3, 2))], ids=["batch", "star"])
+def test_without_normalisation(edges, kernel_device):
+    check(edges, (3, 2), 20, kernel_device, normalised=False)
 
 
 @pytest.mark.parametrize("edge_kinds", [(1,), (4,), (5, 2, 2, 6), (70,)], ids=str)

@@ -21,7 +21,12 @@ __all__ = ["kind_table", "modulated_hop"]
 
 @full_precision
 def modulated_hop(
-    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
+    x: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    edges: EdgeTable,
+    edge_kinds: tuple[int, ...],
+    normalised: bool = True,
 ) -> Tensor:
     r"""One hop of :func:`propagate`, with a factor and a term for each label of the edge that a message passes.
 
@@ -31,7 +36,8 @@ def modulated_hop(
 
     with :math:`\hat A` of :func:`graphcaps.ops.propagate`, kinds :math:`k` of :mod:`graphcaps.ops.edge_kinds` and
     :math:`k_c` the value of kind k in label column c. A value that is not among the :math:`n_c` of its column adds
-    nothing. With scale and shift zero it equals :func:`propagate`.
+    nothing. With scale and shift zero it equals :func:`propagate`. Without normalisation, :math:`A + I` replaces
+    :math:`\hat A`, and with scale and shift zero the result is x plus :func:`neighbour_sum`.
 
     Args:
         x (Tensor): One row per node of the batch, ``[*lead, V, d]``.
@@ -39,6 +45,7 @@ def modulated_hop(
             ``[*lead, n_1 + … + n_C, d]``.
         edges (EdgeTable): The edges, with kinds.
         edge_kinds (tuple): Number of values n_c of each label column.
+        normalised (bool): Whether the matrix is :math:`\hat A`, or :math:`A + I`. (default: True)
 
     Returns:
         Tensor: ``[*lead, V, d]``; padding rows have no neighbours.
@@ -51,7 +58,7 @@ def modulated_hop(
         raise ShapeError("modulated_hop", "edges", "have kinds", "none", fix)
     tensors = (x, scale, shift, edges.node, edges.weight)
     form = select("modulated_hop", _modulated_hop, *tensors, reference=_modulated_hop_reference)
-    return form(x, scale, shift, edges, edge_kinds)
+    return form(x, scale, shift, edges, edge_kinds, normalised)
 
 
 def kind_table(rows: Tensor, edge_kinds: tuple[int, ...]) -> Tensor:
@@ -69,22 +76,32 @@ def kind_table(rows: Tensor, edge_kinds: tuple[int, ...]) -> Tensor:
 
 
 def _modulated_hop(
-    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
+    x: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    edges: EdgeTable,
+    edge_kinds: tuple[int, ...],
+    normalised: bool = True,
 ) -> Tensor:
     """Sparse products; the rows of neighbours are gathered, and no message is kept for the backward pass."""
     learned = edges.weight is not None and edges.weight.requires_grad
     half = x.element_size() < torch.float32.itemsize  # a CPU has no sparse products in half precision
     if learned or half or is_traced():
-        return _modulated_hop_reference(x, scale, shift, edges, edge_kinds)
+        return _modulated_hop_reference(x, scale, shift, edges, edge_kinds, normalised)
     d = x.size(-1)
     gamma, beta = kind_table(scale, edge_kinds) + 1, kind_table(shift, edge_kinds)
-    product = _product(edges, gamma.size(-2), x.dtype)
+    product = _product(edges, gamma.size(-2), x.dtype, normalised)
     hop: Tensor = _ModulatedHop.apply(x.reshape(-1, d), gamma.reshape(-1, d), beta.reshape(-1, d), product)
     return hop.reshape(x.shape)
 
 
 def _modulated_hop_reference(
-    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
+    x: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    edges: EdgeTable,
+    edge_kinds: tuple[int, ...],
+    normalised: bool = True,
 ) -> Tensor:
     """Every message is stored."""
     V, d = x.shape[-2:]
@@ -92,7 +109,7 @@ def _modulated_hop_reference(
     assert pairs.kind is not None
     gamma, beta = kind_table(scale, edge_kinds) + 1, kind_table(shift, edge_kinds)
     row = pairs.kind + pairs.target // max(V, 1) * gamma.size(-2)  # of the kind in the tables of all replicas
-    root = (degrees(edges).to(x.dtype) + 1).clamp_min(1).rsqrt().reshape(-1)
+    root = _root(edges, x.dtype, normalised)
     weight = root[pairs.source] * root[pairs.target]
     if pairs.weight is not None:
         weight = weight * pairs.weight.to(x.dtype)
@@ -111,9 +128,10 @@ class _Product:
         edges (EdgeTable): E entries with kinds; weights, if there are any, need no gradient.
         num_kinds (int): Number of kinds R; kind k of replica f is row f R + k of a table.
         dtype (torch.dtype): Type of the entries.
+        normalised (bool): Whether they are those of Â, or of A + I.
     """
 
-    def __init__(self, edges: EdgeTable, num_kinds: int, dtype: torch.dtype) -> None:
+    def __init__(self, edges: EdgeTable, num_kinds: int, dtype: torch.dtype, normalised: bool) -> None:
         ptr, self.source, entry = flat_csr(edges)
         V = max(edges.node.size(-1), 1)
         size, total = ptr.numel() - 1, self.source.numel()
@@ -121,7 +139,7 @@ class _Product:
         self.target = torch.arange(size, device=ptr.device).repeat_interleave(count, output_size=total)
         assert edges.kind is not None
         self.kind = edges.kind[entry] + self.target // V * num_kinds
-        root = (degrees(edges).reshape(-1).to(dtype) + 1).clamp_min(1).rsqrt()
+        root = _root(edges, dtype, normalised)
         self.diagonal = root.square().unsqueeze(-1)
         values = root[self.source] * root[self.target]
         if edges.weight is not None:
@@ -141,13 +159,20 @@ class _Product:
         return (x * self.diagonal).addmm_(self.messages_to_rows, messages)
 
 
-def _product(edges: EdgeTable, num_kinds: int, dtype: torch.dtype) -> _Product:
+def _root(edges: EdgeTable, dtype: torch.dtype, normalised: bool) -> Tensor:
+    r"""Diagonal :math:`\tilde D^{-1/2}` over the flattened rows, or ones without normalisation."""
+    if not normalised:
+        return torch.ones(edges.node.numel(), dtype=dtype, device=edges.node.device)
+    return (degrees(edges).reshape(-1).to(dtype) + 1).clamp_min(1).rsqrt()
+
+
+def _product(edges: EdgeTable, num_kinds: int, dtype: torch.dtype, normalised: bool) -> _Product:
     """The entries, cached for the batch if there are no weights."""
-    key = ("modulated hop", num_kinds, dtype)
+    key = ("modulated hop", num_kinds, dtype, normalised)
     if edges.weight is not None:
-        return _Product(edges, num_kinds, dtype)
+        return _Product(edges, num_kinds, dtype, normalised)
     if key not in edges.memo:
-        edges.memo[key] = _Product(edges, num_kinds, dtype)
+        edges.memo[key] = _Product(edges, num_kinds, dtype, normalised)
     cached: _Product = edges.memo[key]
     return cached
 

@@ -221,10 +221,18 @@ def _label_gradients(
 class _ModulatedHop(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
+        ctx: Any,
+        x: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        edges: EdgeTable,
+        edge_kinds: tuple[int, ...],
+        normalised: bool,
     ) -> Tensor:
         weight = edges.weight
-        if weight is None:
+        if not normalised:
+            roots = x.new_ones(x.shape[:-1])
+        elif weight is None:
             roots = neighbour_lists(edges)[0]
         else:
             roots = (weighted_degrees(edges, weight) + 1).clamp_min(1).rsqrt().contiguous()
@@ -242,12 +250,17 @@ class _ModulatedHop(torch.autograd.Function):
         scale = shift = None
         if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
             scale, shift = _label_gradients(x, grad, edges, roots, edge_kinds)
-        return grad_x, scale, shift, None, None
+        return grad_x, scale, shift, None, None, None
 
 
 def modulated_hop(
-    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, edge_kinds: tuple[int, ...]
+    x: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    edges: EdgeTable,
+    edge_kinds: tuple[int, ...],
+    normalised: bool = True,
 ) -> Tensor:
     """As :func:`graphcaps.ops.modulated_hop`; edge weights get no gradient."""
-    y: Tensor = _ModulatedHop.apply(x, scale, shift, edges, edge_kinds)
+    y: Tensor = _ModulatedHop.apply(x, scale, shift, edges, edge_kinds, normalised)
     return y
