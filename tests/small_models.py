@@ -81,7 +81,9 @@ def bonded() -> GraphStore:
 @cache
 def bonded_model() -> FittedModel:
     """HGCN with two layers of message passing that read the edge labels of :func:`bonded`."""
-    return train_small(bonded(), arguments=HGCN_SMALL | {"context": "residual"}, epochs=4, edge_labels="messages")
+    return train_small(
+        bonded(), arguments=HGCN_SMALL | {"context": "residual"}, epochs=4, edge_labels="messages"
+    )
 
 
 @cache

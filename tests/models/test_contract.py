@@ -23,7 +23,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "hgcn, parts": ("hgcn", {"parts": "blocks"}),
     "hgcn, context": ("hgcn", {"context": "gated"}),
     "hgcn, edge labels": ("hgcn", {"edge_kinds": (3, 2)}),
-    "hgcn, context and edge labels": ("hgcn", {"context": "gin", "context_jumping": True, "edge_kinds": (3, 2)}),
+    "hgcn, context and edge labels": (
+        "hgcn",
+        {"context": "gin", "context_jumping": True, "edge_kinds": (3, 2)},
+    ),
     "hgcn, trunk and edge labels": ("hgcn", {"trunk": "gine", "edge_kinds": (3, 2)}),
     "gin, trained epsilon": ("gin", {"train_epsilon": True}),
     "mlp, sums of inputs": ("mlp", {"node_layers": 0}),

@@ -48,7 +48,7 @@ def _context(lead: tuple[int, ...] = (), **options: Any) -> Context:
     return context
 
 
-# ------------------------------------------------- plain form: dense matrices, torch's BatchNorm, an edge label at a time
+# ------------------------------------------------------- plain form: dense matrices, one layer at a time
 def _dense(batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Adjacency of all nodes, and the kind of each edge, ``[V, V]`` each."""
     edges = batch.edges
@@ -89,9 +89,7 @@ def _plain_context(context: Context, x: Tensor, A: Tensor, kinds: Tensor) -> Ten
             h = h + _plain_norm(z, context.outer_norms[number]).clamp_min(0)
         else:
             top, bottom = context.weights[number].split(WIDTH)
-            z = _plain_norm(
-                h @ top + _plain_hop(h, A_hat, kinds, modulation) @ bottom, context.norms[number]
-            )
+            z = _plain_norm(h @ top + _plain_hop(h, A_hat, kinds, modulation) @ bottom, context.norms[number])
             if context.kind == "gated":
                 h = h + z[:, :WIDTH].clamp_min(0) / (1 + torch.exp(-z[:, WIDTH:]))
             else:
@@ -119,9 +117,7 @@ def test_layers_equal_the_plain_form(options: dict[str, Any]) -> None:
     expected = _plain_context(context, x, *_dense(batch))
     assert_equal(actual, expected, "values")
     names = ["x", *(name for name, _ in context.named_parameters())]
-    for name, one, two in zip(
-        names, _gradients(actual, tensors), _gradients(expected, tensors), strict=True
-    ):
+    for name, one, two in zip(names, _gradients(actual, tensors), _gradients(expected, tensors), strict=True):
         assert_equal(one, two, f"gradient of {name}")
         assert float(two.abs().max()) > 1e-4, name
 
@@ -133,7 +129,9 @@ def test_padding_does_not_change_results(options: dict[str, Any]) -> None:
     V = bare.x.size(-2)
     tensors = list(context.parameters())
     expected = context(bare.x, bare.edges, bare.segments)
-    wanted = _gradients(expected, tensors)  # before the second call, which updates running statistics in place
+    wanted = _gradients(
+        expected, tensors
+    )  # before the second call, which updates running statistics in place
     actual = context(padded.x, padded.edges, padded.segments)[:V]
     assert_equal(actual, expected)
     for one, two in zip(_gradients(actual, tensors), wanted, strict=True):

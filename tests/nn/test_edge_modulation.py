@@ -56,7 +56,9 @@ def test_scores_depend_on_the_labels(options):
         assert float((changed - scores).abs().max()) > 1e-6
 
 
-@pytest.mark.parametrize("options", [{}, {"context": "residual"}, {"context": "gin"}, {"parts": "blocks"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"context": "residual"}, {"context": "gin"}, {"parts": "blocks"}], ids=str
+)
 def test_a_new_model_equals_one_without_labels(options):
     graphs, labels = labelled()
     models = []

@@ -101,7 +101,9 @@ class Context(GraphLayer[Tensor]):
         # V and its BatchNorm, of "gin" only.
         self.outer_weights = _matrices(num_layers if kind == "gin" else 0, channels, channels, lead)
         self.outer_norms = nn.ModuleList(RaggedBatchNorm(channels, lead=lead) for _ in self.outer_weights)
-        self.jump = nn.Parameter(torch.empty(*lead, (num_layers + 1) * channels, channels)) if jumping else None
+        self.jump = (
+            nn.Parameter(torch.empty(*lead, (num_layers + 1) * channels, channels)) if jumping else None
+        )
         self.edge_kinds = check_edge_kinds("Context", edge_kinds)
         self.modulations = nn.ModuleList(
             EdgeModulation(channels, self.edge_kinds, normalised=kind != "gin", lead=lead)

@@ -235,9 +235,7 @@ class HGCN(GraphModel):
         width = self.primary.capsule_dim
         passing: Context | None = None
         if parts is not None:
-            passing = Context(
-                width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, edge_kinds=self.edge_kinds, lead=lead
-            )
+            passing = Context(width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, edge_kinds=self.edge_kinds, lead=lead)
         elif context != "none":
             passing = Context(
                 width,

@@ -42,9 +42,7 @@ def replicas(batch: GraphBatch) -> EdgeTable:
     return EdgeTable(edges.ptr, edges.neighbours, None, node, torch.zeros_like(node), kind=edges.kind)
 
 
-def loop(
-    x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, normalised: bool = True
-) -> Tensor:
+def loop(x: Tensor, scale: Tensor, shift: Tensor, edges: EdgeTable, normalised: bool = True) -> Tensor:
     """The formula, edge by edge, for one model."""
     one_hot, pairs, degree = one_hot_kinds(SIZES).double(), edge_list(edges), degrees(edges).double()
     root = (degree + 1).rsqrt() if normalised else torch.ones_like(degree)
