@@ -118,8 +118,8 @@ class HGCN(GraphModel):
             replaces the hop under the votes over nodes, see :class:`Trunk`. (default: None)
         trunk_layers (int): Number of layers of a named trunk. (default: 1)
         context (str): Extension: message passing layers under the votes over nodes in place of the hop,
-            ``"residual"``, ``"gated"`` or ``"gin"`` as in :class:`Context`; excludes ``trunk``, and ``parts``, which has
-            its own. (default: "none", the published model)
+            ``"residual"``, ``"gated"`` or ``"gin"`` as in :class:`Context`; excludes ``trunk``, and ``parts``, which
+            has its own. (default: "none", the published model)
         context_layers (int): Number of these layers; ignored without them. (default: 2)
         context_jumping (bool): Whether the votes read all of these layers, not the last one only; ignored without
             them. (default: False)
