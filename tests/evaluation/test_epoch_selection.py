@@ -51,16 +51,22 @@ def test_smoothing_equals_a_loop(loss: np.ndarray, window: int) -> None:
 def test_equal_losses_have_equal_means_at_every_epoch() -> None:
     flat = smooth(np.full((1, 50), 0.1))
     assert len(set(flat[0].tolist())) == 1
-    assert held_out(np.full((1, 50), 0.1), np.linspace(0, 1, 50)[None]).epochs.tolist() == [1]
+    assert held_out(np.full((1, 50), 0.1), np.linspace(0, 1, 50)[None]).epochs.tolist() == [11]
 
 
 def test_held_out_takes_the_lowest_smoothed_loss_of_each_fold() -> None:
     # Smoothed over three: 6, 13/3, 3, 10/3, 4.5 and 1.5, 4, 20/3, 9, 9.
     choice = held_out(LOSS, TEST, window=3)
-    assert choice.epochs.tolist() == [3, 1]
-    assert choice.accuracies.tolist() == [0.7, 0.9]
-    assert choice.mean == pytest.approx(80)
-    assert choice.std_folds == pytest.approx(100 * np.sqrt(0.02))  # n − 1: √((0.1² + 0.1²) / 1)
+    assert choice.epochs.tolist() == [3, 2]  # epoch 1 is not considered: its window has no epoch before it
+    assert choice.accuracies.tolist() == [0.7, 0.4]
+    assert choice.mean == pytest.approx(55)
+    assert choice.std_folds == pytest.approx(100 * np.sqrt(0.045))  # n − 1: √((0.15² + 0.15²) / 1)
+
+
+def test_a_network_that_overfits_quickly_is_not_tested_after_its_first_epoch() -> None:
+    loss = np.concatenate([np.linspace(1, 0.5, 5), 0.5 + 0.1 * np.arange(1, 96)])[None]
+    assert smooth(loss).argmin() == 0  # the window of epoch 1 has epochs 1 to 11
+    assert held_out(loss, loss).epochs.tolist() == [11]
 
 
 @pytest.mark.parametrize(
@@ -116,8 +122,8 @@ def test_held_out_is_at_most_c_and_c_is_at_most_c_star(table: np.ndarray) -> Non
 
 def test_optimism_is_c_minus_held_out_fold_by_fold() -> None:
     found = optimism(LOSS, TEST, window=3)
-    assert found.accuracies.tolist() == pytest.approx([0.0, -0.1])
-    assert found.mean == pytest.approx(75 - 80)
+    assert found.accuracies.tolist() == pytest.approx([0.0, 0.4])
+    assert found.mean == pytest.approx(75 - 55)
 
 
 def test_seeds_are_averaged_after_folds() -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "best_common_epoch",
     "best_epoch_per_fold",
     "held_out",
+    "lowest_epoch",
     "optimism",
     "smooth",
     "window_for",
@@ -141,6 +142,18 @@ def smooth(loss: np.ndarray, window: int = WINDOW) -> np.ndarray:
     return mean
 
 
+def lowest_epoch(criterion: np.ndarray, window: int) -> np.ndarray:
+    """Index of each fold's epoch of lowest smoothed criterion, ``[F]``; of equal ones the earliest.
+
+    The first ``(window - 1) / 2`` epochs are not considered. Their truncated windows contain more later epochs than
+    earlier ones: if the loss falls for a few epochs and then rises, as in networks that overfit quickly, the untrained
+    first epoch would have the lowest mean. Windows truncated at the end contain earlier epochs and remain.
+    """
+    first = min(window // 2, criterion.shape[1] - 1)
+    epochs: np.ndarray = first + smooth(criterion, window)[:, first:].argmin(1)
+    return epochs
+
+
 def window_for(epochs: int) -> int:
     """Width of the smoothing window: the largest odd number up to 21 and up to half of the epochs.
 
@@ -158,10 +171,10 @@ def held_out(
 ) -> Choice:
     r"""Each fold's epoch of lowest smoothed criterion (validation loss, or one minus a metric), and its test accuracy.
 
-    .. math:: e_f = \arg\min_e \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
+    .. math:: e_f = \arg\min_{e > (w - 1) / 2} \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
 
-    Test data is not used for the selection: this is the held-out accuracy. The criterion is smoothed over ``window``
-    epochs. (default: :func:`window_for` the number of epochs of the fold)
+    Test data is not used for the selection: this is the held-out accuracy. The criterion is smoothed over w =
+    ``window`` epochs (default: :func:`window_for` the number of epochs of the fold), see :func:`lowest_epoch`.
     """
     values = _table("held_out", "criterion", criterion)
     test = _table("held_out", "test_accuracy", test_accuracy, values.shape)
@@ -169,8 +182,7 @@ def held_out(
     epochs = np.zeros(len(values), dtype=np.int64)
     for length in np.unique(lengths).tolist():  # folds of one length together: one mean for all of them
         rows = lengths == length
-        smoothed = smooth(values[rows, :length], window_for(length) if window is None else window)
-        epochs[rows] = smoothed.argmin(1)
+        epochs[rows] = lowest_epoch(values[rows, :length], window_for(length) if window is None else window)
     return _select(test, epochs)
 
 

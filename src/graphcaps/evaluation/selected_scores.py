@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.evaluation.epoch_records import stored_criterion
-from graphcaps.evaluation.epoch_selection import WINDOW, smooth, window_for
+from graphcaps.evaluation.epoch_selection import WINDOW, lowest_epoch, smooth, window_for
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.replicas import Replica
 from graphcaps.training.trainer import EpochEnd
@@ -55,13 +55,14 @@ class SelectedScores(Callback):
         self._recent[event.epoch] = torch.cat(loop.trainer.scores())
         for f in np.flatnonzero((loop.stopped == event.epoch) & ~self._decided).tolist():
             curve = self._curve()[f : f + 1]
-            best = 1 + int(smooth(curve, window_for(event.epoch)).argmin())
+            best = 1 + int(lowest_epoch(curve, window_for(event.epoch))[0])
             if best != self._best_epochs[f]:
                 self._keep(best, [f])
             self._decided[f] = True
         if event.epoch >= 2 * WINDOW:
             for epoch in [epoch for epoch in self._recent if epoch <= event.epoch - _HALF]:
-                self._decide(epoch)
+                if epoch > _HALF:  # earlier ones are not considered
+                    self._decide(epoch)
                 del self._recent[epoch]
 
     def at(self, epochs: np.ndarray) -> list[Tensor] | None:
