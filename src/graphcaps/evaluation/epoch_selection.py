@@ -171,7 +171,8 @@ def held_out(
 ) -> Choice:
     r"""Each fold's epoch of lowest smoothed criterion (validation loss, or one minus a metric), and its test accuracy.
 
-    .. math:: e_f = \arg\min_{e > (w - 1) / 2} \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
+    .. math::
+        e_f = \arg\min_{e > (w - 1) / 2} \bar\ell^{\,\mathrm{validation}}_{f,e}, \qquad a_f = a^{\mathrm{test}}_{f,e_f}
 
     Test data is not used for the selection: this is the held-out accuracy. The criterion is smoothed over w =
     ``window`` epochs (default: :func:`window_for` the number of epochs of the fold), see :func:`lowest_epoch`.
