@@ -15,6 +15,7 @@ from sklearn import metrics
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.metrics import (
     METRIC_TITLES,
+    MIN_CALIBRATION_GRAPHS,
     SelectionMetric,
     accuracy_caution,
     balanced_accuracy,
@@ -44,7 +45,16 @@ def test_two_classes_by_hand():
     assert scores["brier"] == pytest.approx((0.1**2 + 0.6**2 + 0.2**2 + 0.3**2) / 4)
     assert scores["log_loss"] == pytest.approx(-np.log([0.9, 0.4, 0.8, 0.7]).mean())
     assert scores["mcc"] == pytest.approx(metrics.matthews_corrcoef(Y, [0, 1, 1, 1]))
-    assert scores["ece"] == pytest.approx((0.1 + 0.6 + 0.2 + 0.3) / 4)  # one bin per graph
+    ece = expected_calibration_error(Y, PROBA)
+    assert ece == pytest.approx((0.1 + 0.6 + 0.2 + 0.3) / 4)  # one bin per graph
+
+
+def test_few_graphs_have_no_calibration_error():
+    """Fifteen graphs in fifteen bins have a mean gap of about the mean confidence, whatever the model."""
+    proba = np.tile(PROBA, (MIN_CALIBRATION_GRAPHS // 4 + 1, 1))[:MIN_CALIBRATION_GRAPHS]
+    y = np.tile(Y, MIN_CALIBRATION_GRAPHS // 4 + 1)[:MIN_CALIBRATION_GRAPHS]
+    assert class_metrics(y, proba)["ece"] == pytest.approx(expected_calibration_error(y, proba))
+    assert class_metrics(y[1:], proba[1:])["ece"] is None
 
 
 def test_three_classes_equal_sklearn():

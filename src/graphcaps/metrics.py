@@ -20,6 +20,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 __all__ = [
     "METRIC_TITLES",
     "MIN_ACCURACY_GRAPHS",
+    "MIN_CALIBRATION_GRAPHS",
     "MIN_CLASS_GRAPHS",
     "NUM_BINS",
     "Reliability",
@@ -57,6 +58,8 @@ MIN_CLASS_GRAPHS = 10
 """With fewer graphs of a class, an area under a curve or a correlation is reported with a caution."""
 MIN_ACCURACY_GRAPHS = 30
 """With fewer graphs, an accuracy is reported with a caution."""
+MIN_CALIBRATION_GRAPHS = 10 * NUM_BINS
+"""With fewer graphs, less than ten per bin, no calibration error is reported: it would be mostly chance."""
 _MIN_PROBABILITY = 1e-12
 _TIE_STEP = 1e-5  # of log-odds; rounding of float32 scores changes them by about 1e-7
 _NORMAL_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
@@ -230,7 +233,7 @@ def class_metrics(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float |
     * ``brier``: mean of :math:`\sum_o (p_o - [y = o])^2`; with two classes half of it, which is the usual Brier score
       of the second class;
     * ``log_loss``: mean of :math:`-\log p_y`;
-    * ``ece``: see :func:`expected_calibration_error`.
+    * ``ece``: see :func:`expected_calibration_error`; ``None`` for fewer than :data:`MIN_CALIBRATION_GRAPHS` graphs.
 
     Args:
         y (ndarray): Class of each graph, ``[G]``.
@@ -256,7 +259,7 @@ def class_metrics(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float |
         "mcc": _number(matthews_correlation(*tensors)),
         "brier": float(((probabilities - onehot) ** 2).sum(-1).mean() / (2 if num_classes == 2 else 1)),
         "log_loss": float(-np.log(np.clip(true_class, _MIN_PROBABILITY, 1)).mean()),
-        "ece": expected_calibration_error(y, probabilities),
+        "ece": expected_calibration_error(y, probabilities) if len(y) >= MIN_CALIBRATION_GRAPHS else None,
     }
 
 

@@ -269,7 +269,7 @@ def _value(value: Any) -> str:
         shown = [_value(item) for item in value]
         return " ".join(shown) if sentences else f"({', '.join(shown)})"
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_value(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {_value(item)}" for name, item in value.items() if item is not None)
     return "none" if value is None else str(value)
 
 

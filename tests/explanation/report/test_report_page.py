@@ -19,8 +19,8 @@ from graphcaps.explanation import explain_store
 from graphcaps.explanation.report import report_page, write_report
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
-from graphcaps.explanation.report.report_text import measure_sets, measured_accuracy
-from graphcaps.metrics import NUM_BINS, class_metrics
+from graphcaps.explanation.report.report_text import describe, measure_sets, measured_accuracy
+from graphcaps.metrics import MIN_CALIBRATION_GRAPHS, NUM_BINS, class_metrics
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 from tests.small_models import train_small
 
@@ -385,13 +385,22 @@ def test_all_scripts_are_included_and_build_no_markup_from_text() -> None:
 
 def test_the_calibration_error_is_that_of_the_metrics() -> None:
     """As ``info`` and ``predict`` give it."""
-    store = make_store(60)
+    store = make_store(MIN_CALIBRATION_GRAPHS)
     explanations = make_explanations(store, right=0.7)
-    (measured,) = measure_sets(explanations, ["test"] * 60)
+    (measured,) = measure_sets(explanations, ["test"] * MIN_CALIBRATION_GRAPHS)
     assert store.y is not None
     expected = class_metrics(store.y.numpy(), explanations.probabilities.numpy())["ece"]
     assert measured["ece"] == pytest.approx(expected)
     assert len(measured["reliability"]) == NUM_BINS
+
+
+def test_few_graphs_have_no_calibration_error() -> None:
+    explanations = make_explanations(make_store(MIN_CALIBRATION_GRAPHS), right=0.7)
+    for new, title in ((MIN_CALIBRATION_GRAPHS, "Calibration error"), (15, "Capsules")):
+        used_in = [None] * new + ["training"] * (MIN_CALIBRATION_GRAPHS - new)
+        described = describe(None, "", explanations, used_in, None)
+        assert [fact[0] for fact in described["facts"][:2]] == ["Accuracy on new graphs", title]
+    assert described["sets"][0]["ece"] is None
 
 
 def test_a_set_of_one_graph_has_a_singular() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix
-from graphcaps.metrics import accuracy_caution, reliability, wilson_interval
+from graphcaps.metrics import MIN_CALIBRATION_GRAPHS, accuracy_caution, reliability, wilson_interval
 from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 
 __all__ = ["ReportModel", "describe", "describe_unlabelled", "measure_sets", "measured_accuracy"]
@@ -70,6 +70,7 @@ def describe(
         "history": [_row(row) for row in history] if history else None,
         "best_epoch": best_epoch if isinstance(best_epoch, int) else None,
         "sets": sets,
+        "min_calibration_graphs": MIN_CALIBRATION_GRAPHS,
         "facts": [*_headline(held_out, sets, training), shape, in_use],
         "capsule_use": asdict(use),
         "other_facts": [_accuracy_fact(measured) for measured in others],
@@ -135,7 +136,7 @@ def measure_sets(
                 "note": note,
                 "graphs": int(rows.sum()),
                 "correct": int(correct.sum()),
-                "ece": bins.ece,
+                "ece": bins.ece if rows.sum() >= MIN_CALIBRATION_GRAPHS else None,
                 "confusion": confusion_matrix(
                     true[rows], predicted[rows], len(explanations.class_names)
                 ).tolist(),
@@ -194,8 +195,9 @@ def _headline(
         facts.append(["Test accuracy", _percent(accuracy), count, accuracy_caution(graphs)])
     if held_out:
         facts.append(_accuracy_fact(held_out[0]))
-        note = "mean difference of confidence and accuracy, same graphs"
-        facts.append(["Calibration error", _percent(held_out[0]["ece"]), note, ""])
+        if held_out[0]["ece"] is not None:
+            note = "mean difference of confidence and accuracy, same graphs"
+            facts.append(["Calibration error", _percent(held_out[0]["ece"]), note, ""])
     elif sets and not facts:
         facts.append(["Accuracy", "no figure", "every graph trained this model", ""])
     return facts

@@ -45,7 +45,10 @@ function reliabilityCard(meta, { title, reliability: bins, ece, graphs: count })
   axes.line(bins.map((bin) => [bin.confidence, bin.accuracy]), "train");
   axes.add(...bins.map((bin) => draw("circle", { cx: axes.across(bin.confidence), cy: axes.down(bin.accuracy), r: 4, class: "point" },
     draw("title", {}, `${plural(bin.count, "graph")}: confidence ${percent(bin.confidence, 1)}, accuracy ${percent(bin.accuracy, 1)}`))));
-  const note = `${plural(count, "graph")} in ${plural(bins.length, "bin")} of about equal size. Expected calibration error ${percent(ece, 1)}: the mean difference of confidence and accuracy.`;
+  const gap = ece === null
+    ? `Fewer than ${meta.min_calibration_graphs} graphs: the differences are mostly chance, so no calibration error is given.`
+    : `Expected calibration error ${percent(ece, 1)}: the mean difference of confidence and accuracy.`;
+  const note = `${plural(count, "graph")} in ${plural(bins.length, "bin")} of about equal size. ${gap}`;
   const numbers = table("Reliability by bin", ["confidence", "accuracy", "graphs"], bins.map((bin) => [percent(bin.confidence, 1), percent(bin.accuracy, 1), String(bin.count)]), { numeric: [0, 1, 2] });
   return card(`Reliability: ${title.toLowerCase()}`, note, axes.svg(`Reliability diagram. ${note}`), legend([["train", "this model"], ["ideal", "perfect calibration"]]),
     make("details", {}, [make("summary", {}, "As a table"), numbers]));
