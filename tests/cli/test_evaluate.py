@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 import graphcaps.cli.evaluate as evaluate_module
 from graphcaps.cli.main import app
 from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore
+from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.training import checkpoint_writer
 from graphcaps.training.checkpoint import Checkpoint
 
@@ -356,6 +357,29 @@ def test_a_model_that_has_hardly_learned_gives_a_warning(root: Path) -> None:
     forest = RUNNER.invoke(app, [*plain, "wl-forest"], env={"COLUMNS": "200"})
     assert forest.exit_code == 0
     assert "hardly learned" not in forest.stderr
+
+
+def test_the_largest_class_is_that_of_the_training_part(root: Path) -> None:
+    """A split with other proportions in its test part: 12 of 24 graphs are of class 1, 9 of 12 training graphs."""
+    parts = ["train" if n % 2 == 0 and n < 18 or n in (1, 3, 5) else "test" for n in range(24)]
+    rows = "".join(f"{n},{part}\n" for n, part in enumerate(parts))
+    (root / "parts.csv").write_text(f"graph,split\n{rows}")
+    options = ["--root", str(root), "--model", "majority", "--split", str(root / "parts.csv")]
+    result = RUNNER.invoke(app, ["evaluate", "OWN", *options])
+    assert result.exit_code == 0, result.stderr
+    assert "the largest class has 80.0 % of 10 graphs" in result.stderr  # 1 of each class is drawn for validation
+
+
+@pytest.mark.parametrize(("validation", "warns"), [(0.7, True), (0.75, False)])
+def test_validation_graphs_without_dropout_can_show_that_a_model_has_learned(
+    root: Path, monkeypatch: pytest.MonkeyPatch, validation: float, warns: bool
+) -> None:
+    """Training accuracy is measured with dropout, and says less; the threshold of 24 validation graphs is 70.4 %."""
+    for name, value in (("train", 0.5), ("validation", validation)):
+        curve = property(lambda self, value=value: np.full(self.test_right.shape, value))
+        monkeypatch.setattr(EpochRecords, f"{name}_accuracy", curve)
+    warning = "its training accuracy (with dropout) is 50.0 %, and the largest class has 50.0 % of 8 graphs"
+    assert (warning in run(root, "OWN", *FAST).stderr) == warns
 
 
 def test_an_unknown_preset_suggests_similar_ones() -> None:

@@ -75,8 +75,7 @@ def test_the_metrics_are_those_of_the_validation_set(tmp_path: Path) -> None:
 def test_a_model_that_has_hardly_learned_gives_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    describe = FinalTraining.describe
-    monkeypatch.setattr(FinalTraining, "describe", lambda self: describe(self) | {"train_accuracy": 0.375})
+    monkeypatch.setattr(FinalTraining, "_train_accuracy", lambda self, fitted: 0.375)
     arguments = [*write_inputs(tmp_path, 2), "--validation", "0"]
     message = (
         "The model has hardly learned: its training accuracy is 37.5 %, and the largest class has 33.3 % of "

@@ -156,6 +156,20 @@ def test_planted_parts_are_learned() -> None:
     assert result.training["train_accuracy"] > 0.6  # a third at random
 
 
+def test_the_training_accuracy_is_that_of_the_kept_model(store: GraphStore) -> None:
+    """Without dropout, and with the kept weights: what ``predict`` gives for the same graphs."""
+    config = replace(CONFIG, model_arguments=CONFIG.model_arguments | {"dropout": 0.3})
+    training = FinalTraining(store, config, seed=5, device="cpu")
+    events = list(training.run())
+    result = training.result()
+    graphs = store[training.holdout.train]
+    assert graphs.y is not None
+    names = np.array(store.class_names)[graphs.y.numpy()]
+    accuracy = float((result.model.predict(graphs) == names).mean())
+    assert result.training["train_accuracy"] == accuracy
+    assert events[result.epoch - 1].train_accuracy[0] != accuracy
+
+
 # ---------------------------------------------------------------------- interrupting and resuming
 @pytest.mark.parametrize(("trunk", "rate"), [(None, 0.2), ("sage", 0.05)])
 @pytest.mark.parametrize("stop", [0, 1, 6, 8])

@@ -236,7 +236,7 @@ def evaluate(
             is_wanted = dataset.store.catalogue_name is None and not validation.is_classical
             if is_wanted if baseline is None else baseline:
                 baselines[ledger.dataset] = _run_baselines(validation)
-            if class_weight is None and (warning := _learning_warning(ledger, dataset.store)):
+            if class_weight is None and (warning := _learning_warning(ledger, validation)):
                 note(warning)
             if ledger.capsule_warning:
                 note(f"{ledger.dataset}: {ledger.capsule_warning}")
@@ -385,22 +385,33 @@ def _describe_memory(validation: CrossValidation) -> str:
 # Results
 
 
-def _learning_warning(ledger: Ledger, store: GraphStore) -> str:
-    """The warning of ``train``, for the mean training accuracy of all folds and seeds in their last epoch."""
-    from graphcaps.training.learning_warning import learning_warning
+def _learning_warning(ledger: Ledger, validation: CrossValidation) -> str:
+    """The warning of ``train``, for the mean training accuracy of all folds and seeds in their last epoch.
 
-    if store.y is None:
+    It is compared with the largest class of the training parts. A network's training accuracy is measured with dropout:
+    there is no warning if the accuracy on validation graphs, without dropout, is above their threshold.
+    """
+    from graphcaps.training.learning_warning import learning_threshold, learning_warning
+
+    y = validation.store.y
+    assert y is not None
+    training, held_out, shares = [], [], []
+    for record in ledger.records:
+        curves, last = record.curves, record.curves.fold_epochs - 1
+        training += [float(fold[epoch]) for fold, epoch in zip(curves.train_accuracy, last, strict=True)]
+        held_out += [float(fold[epoch]) for fold, epoch in zip(curves.validation_accuracy, last, strict=True)]
+        part_of = validation.folds.held_out if record.key.protocol == "held-out" else validation.folds.paper
+        counts = [y[part_of(fold).train.to(y.device)].bincount() for fold in range(curves.num_folds)]
+        shares += [float(count.max() / count.sum()) for count in counts]
+    curves, largest = ledger.records[0].curves, sum(shares) / len(shares)
+    subject, accuracy = f"{ledger.dataset}: the model has", sum(training) / len(training)
+    graphs, judges = round(float(curves.train_graphs.mean())), int(curves.validation_graphs.sum())
+    if validation.is_classical:
+        return learning_warning(subject, accuracy, largest, graphs)
+    if judges and sum(held_out) / len(held_out) > learning_threshold(largest, judges):
         return ""
-    counts = store.y[store.y >= 0].bincount()
-    accuracies = [
-        float(fold[epochs - 1])
-        for record in ledger.records
-        for fold, epochs in zip(record.curves.train_accuracy, record.curves.fold_epochs, strict=True)
-    ]
-    advice = "Train longer (--epochs)." if ledger.selects_epochs else ""
-    mean, largest = sum(accuracies) / len(accuracies), float(counts.max() / counts.sum())
-    graphs = round(float(ledger.records[0].curves.train_graphs.mean()))
-    return learning_warning(f"{ledger.dataset}: the model has", mean, largest, graphs, advice)
+    advice = "Train longer (--epochs)."
+    return learning_warning(subject, accuracy, largest, graphs, advice, measured="with dropout")
 
 
 def _summary(ledger: Ledger, baselines: Sequence[Ledger]) -> dict[str, Any]:

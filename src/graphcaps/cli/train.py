@@ -411,8 +411,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     has_epochs = training.has_epochs
     how = f"epoch {info['epoch']} of {epochs}: {info['rule']}" if has_epochs else info["rule"]
     rows = [("model", paths["model"]), ("selected" if has_epochs else "training", how)]
-    measured = ", measured during the epoch with dropout" if has_epochs else ""
-    rows.append(("training accuracy", _accuracy(info, "train") + measured))
+    rows.append(("training accuracy", f"{_accuracy(info, 'train')} that trained the model"))
     if info["validation_accuracy"] is not None:
         accuracy = _accuracy(info, "validation")
         caution = (

@@ -34,7 +34,9 @@ def learning_threshold(largest: float, graphs: int) -> float:
     return largest + min(gain, (1 - largest) / 2)
 
 
-def learning_warning(subject: str, accuracy: float, largest: float, graphs: int, advice: str = "") -> str:
+def learning_warning(
+    subject: str, accuracy: float, largest: float, graphs: int, advice: str = "", *, measured: str = ""
+) -> str:
     """A warning if predicting the largest class would be about as accurate on training graphs, else "".
 
     Args:
@@ -43,13 +45,15 @@ def learning_warning(subject: str, accuracy: float, largest: float, graphs: int,
         largest (float): Share of the largest class among the training graphs.
         graphs (int): Number of training graphs.
         advice (str): What to do, a sentence. (default: none)
+        measured (str): How the training accuracy was measured. (default: with the trained model)
     """
     threshold = learning_threshold(largest, graphs)
     if largest == 1 or accuracy > threshold:
         return ""
     error = 100 * _standard_error(largest, graphs)
+    how = f" ({measured})" if measured else ""
     sentence = (
-        f"{subject} hardly learned: its training accuracy is {100 * accuracy:.1f} %, and the largest class has "
+        f"{subject} hardly learned: its training accuracy{how} is {100 * accuracy:.1f} %, and the largest class has "
         f"{100 * largest:.1f} % of {graphs:,} graphs (standard error {error:.1f} %); a model that has learned is above "
         f"{100 * threshold:.1f} %."
     )

@@ -211,7 +211,7 @@ class SingleTraining(ABC):
         """How that epoch was selected."""
 
     def describe(self) -> dict[str, Any]:
-        """Provenance of the model, JSON-safe."""
+        """Provenance of the model, JSON-safe; losses and accuracies are those of the kept epoch."""
         kept = self.history[self._best_epoch - 1]
         has_validation = self.holdout.validation.numel() > 0
         return training_summary(
@@ -255,7 +255,27 @@ class SingleTraining(ABC):
             fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
+        if self.has_epochs:  # a fit without epochs has measured its training graphs
+            fitted = replace(
+                fitted, training=fitted.training | {"train_accuracy": self._train_accuracy(fitted)}
+            )
         return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
+
+    def _train_accuracy(self, fitted: FittedModel) -> float:
+        """Accuracy of the kept model on its training graphs, in evaluation mode and on the device of the training.
+
+        That of the epoch (:class:`EpochEnd`) is measured with dropout while weights change, and may be much lower.
+        """
+        graphs = self.source[self.holdout.train]
+        assert graphs.y is not None
+        try:
+            checked = replace(fitted.check(graphs), truncated={})  # the notes of the training say it
+            scores = fitted.to(self.device).scores(checked)
+        finally:
+            fitted.to("cpu")
+        p = fitted.to_probabilities(scores, graphs.empty_graphs)
+        correct = (p.argmax(-1) == graphs.y.cpu().numpy()) & np.isfinite(p).all(-1)
+        return float(correct.mean())
 
     def _capsule_use(self, fitted: FittedModel) -> dict[str, Any]:
         """Capsules in use over the validation graphs, or over the training graphs without those; {} if it has none."""
