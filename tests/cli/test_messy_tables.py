@@ -124,11 +124,32 @@ def test_the_fragments_of_the_training_are_used_for_predictions(table: Path, tmp
     assert "fragments the largest of each molecule" in lines
 
 
+def test_rows_that_training_left_out_are_not_new_to_the_model(table: Path, tmp_path: Path) -> None:
+    """CCN is in two rows with different labels: half of these must be wrong, which says nothing about the model."""
+    file, out = tmp_path / "m.safetensors", tmp_path / "out.csv"
+    train(table, file, "--model", "hgcn", "--duplicates", "drop-contradicting", "--no-baseline")
+    words = (file, table, "--label", "active", "--device", "cpu")
+    result = run("predict", *words, "--out", out)
+    left_out = [row["graph"] for row in rows_of(out) if row["used_in"] == "left-out"]
+    assert left_out == ["21", "44"]
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "accuracy no figure: none of the graphs is new to this model" in lines
+    sentence = "50.00 % of 2 graphs that training left out, since copies have different labels"
+    assert f"left-out graphs {sentence}" in lines
+    recorded = json.loads(run("info", file, "--json").stdout)["recorded_graphs"]
+    assert recorded["left-out"] == 1
+    shown = run("explain", *words, "--out", tmp_path / "report").stdout
+    assert "new graphs" not in shown.replace("says nothing about new graphs", "")
+    assert "accuracy on left-out graphs 50.0 %: 1 of 2 graphs that training left out" in " ".join(shown.split())
+    assert "--out report" not in shown  # a hint for those without a page
+
+
 def test_copies_in_several_parts_are_said(table: Path, tmp_path: Path) -> None:
     parts = [f"{row},{'test' if index % 4 == 0 else 'train'}" for index, row in enumerate(ROWS[:44])]
     split = write(tmp_path / "split.csv", ["smiles,active,part", *parts])
     result = train(split, tmp_path / "m.safetensors", "--split", "part")
-    assert "molecules are in more than one part of the split" in result.stderr
+    for labels in ("one label, so that results", "different labels, so that a model"):
+        assert f"1 molecule is in more than one part of the split with {labels}" in result.stderr
     folds = run("evaluate", table, *COLUMNS, "--model", "wl-forest", "--folds", 3, "--device", "cpu")
     assert folds.exit_code == 0, folds.output
     assert (

@@ -104,8 +104,8 @@ def test_fit_warns_of_validation_graphs_that_it_trains_on() -> None:
     assert warnings_of_fit(small(epochs=1), store[9:], validation=(store[:9], None)) == []
     words = "the epoch and the calibration are selected on graphs that the model has learned, and validation metrics"
     assert warnings_of_fit(small(epochs=1), store, validation=(store, None)) == [
-        f"HGCNClassifier: 30 of 30 validation graphs are training graphs; {words} are too good."
+        f"HGCNClassifier: 30 of 30 validation graphs are training graphs; {words} say less about new graphs."
     ]
     assert warnings_of_fit(small(epochs=1), store[8:], validation=(store[:9], None)) == [
-        f"HGCNClassifier: 1 of 9 validation graphs is a training graph; {words} are too good."
+        f"HGCNClassifier: 1 of 9 validation graphs is a training graph; {words} say less about new graphs."
     ]

@@ -46,12 +46,12 @@ def test_copies_across_the_parts_are_counted() -> None:
 @pytest.mark.parametrize("model", ["hgcn", "wl-forest", "majority"])
 def test_every_training_records_its_graphs_in_the_model_file(model: str, tmp_path: Path) -> None:
     config = CONFIG if model == "hgcn" else RunConfig("planted-parts", model, {})
-    result = train_final(STORE, config, split=SPLIT, device="cpu")
+    result = train_final(STORE, config, split=SPLIT, device="cpu", left_out=STORE[[36, 37]])
     result.model.save(tmp_path / "m.safetensors")
     loaded = graphcaps.load(tmp_path / "m.safetensors")
-    assert loaded.used_in(STORE) == PARTS
+    assert loaded.used_in(STORE) == (*PARTS[:36], "left-out", "left-out", None, None)
     assert loaded.used_in(STORE[[31, 2, 38]]) == ("test", "training", None)
-    assert loaded.info()["recorded_graphs"] == {"training": 24, "validation": 6, "test": 6}
+    assert loaded.info()["recorded_graphs"] == {"training": 24, "validation": 6, "test": 6, "left-out": 2}
 
 
 def test_the_drawn_validation_set_is_recorded() -> None:
@@ -90,8 +90,14 @@ def test_a_model_without_a_record_does_not_guess(tmp_path: Path) -> None:
 def test_a_graph_of_several_parts_is_a_training_graph() -> None:
     split = SplitHashes.from_parts(hashes(5, 2, 5), hashes(2, 9), hashes(9, 1))
     assert split.parts(hashes(1, 2, 5, 9, 7)) == ("test", "training", "training", "validation", None)
-    assert split.counts() == {"training": 2, "validation": 2, "test": 2}
+    assert split.counts() == {"training": 2, "validation": 2, "test": 2, "left-out": 0}
     assert split.parts(hashes()) == ()
+
+
+def test_left_out_graphs_have_a_part_of_their_own() -> None:
+    split = SplitHashes.from_parts(hashes(1), hashes(2), hashes(3), left_out=hashes(4, 3, 4))
+    assert split.parts(hashes(4, 3, 5)) == ("left-out", "test", None)
+    assert SplitHashes.from_tensors(split.to_tensors()).parts(hashes(4, 3, 5)) == ("left-out", "test", None)
 
 
 def test_tensors_hold_eight_bytes_per_graph() -> None:

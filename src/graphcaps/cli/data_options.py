@@ -325,7 +325,8 @@ def open_with_splits(
     parts = [
         part.tolist() for part in (splits[0].train, splits[0].validation, splits[0].test) if part is not None
     ]
-    if sentence := describe_copies_across(loaded.store.smiles, parts):
+    labels = None if loaded.store.y is None else loaded.store.y.tolist()
+    if sentence := describe_copies_across(loaded.store.smiles, labels, parts):
         note(sentence)
     return loaded, splits
 

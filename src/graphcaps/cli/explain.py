@@ -199,6 +199,9 @@ def explain(
     else:
         copies = "" if fitted.split_hashes is None else fitted.split_hashes.describe_copies()
         _show_summary(explanations, store, seconds, used_in, copies)
+        if out is None:
+            hint = "\nOne graph: --graph 1. Metrics: --measure. A page for the browser: --out report"
+            terminal().print(hint, style="dim")
     if out is not None:
         note(f"Written: {result['report']}")
 
@@ -606,11 +609,7 @@ def _show_summary(
     rows.append(
         ("entropy", f"{usage['entropy']:.3f} (0: each node belongs to one capsule, 1: to all equally)")
     )
-    console = terminal()
-    print_pairs(console, rows)
-    console.print(
-        "\nOne graph: --graph 1. Metrics: --measure. A page for the browser: --out report", style="dim"
-    )
+    print_pairs(terminal(), rows)
 
 
 def _accuracy_rows(
@@ -625,7 +624,7 @@ def _accuracy_rows(
         value, count, caution = measured_accuracy(each)
         rows.append((each["accuracy_title"].lower(), f"{value}: {count}".replace("\u00a0", " ")))
         rows += [("", caution)] if caution else []
-    if sets and all(each["name"] == "training" for each in sets):
-        rows.insert(0, ("accuracy", "no figure: every graph trained this model"))
+    if sets and all(each["name"] in ("training", "left-out") for each in sets):
+        rows.insert(0, ("accuracy", "no figure: none of the graphs is new to this model"))
     unlabelled = describe_unlabelled(explanations)
     return rows + ([("", unlabelled)] if unlabelled else [])

@@ -49,6 +49,7 @@ _ACCURACY_ROWS = {  # heading, and what the graphs are, by group of Predictions.
     "unknown": ("accuracy", "with a predicted class; the model file does not record its training graphs"),
     "validation": ("validation graphs", "that selected the epoch or calibrated the probabilities"),
     "training": ("training graphs", "that trained the model"),
+    "left-out": ("left-out graphs", "that training left out, since copies have different labels"),
 }
 
 
@@ -246,7 +247,7 @@ def _accuracy_rows(predictions: Predictions, summary: dict[str, Any]) -> list[tu
         counted = f"{found['graphs']:,} graph{'' if found['graphs'] == 1 else 's'}"
         rows.append((heading, f"{100 * found['accuracy']:.2f} % of {counted} {of}"))
     if rows and summary["accuracy"] is None:
-        rows.insert(0, ("accuracy", "no figure: the model was trained or selected on every graph"))
+        rows.insert(0, ("accuracy", "no figure: none of the graphs is new to this model"))
     if rows and summary["abstained"] and summary["metrics"] is not None:
         accuracy = 100 * summary["metrics"]["accuracy"]
         rows.insert(1, ("accuracy, all", f"{accuracy:.2f} % of these graphs without --abstain-below"))
@@ -261,8 +262,10 @@ def _note_training_graphs(predictions: Predictions) -> None:
     if count:
         some = f"{count:,} of {graphs:,} graphs" if count < graphs else f"All {graphs:,} graphs"
         subject = "This graph" if graphs == 1 else some
-        accuracy = "its prediction" if graphs == 1 else "their accuracy"
-        note(f"{subject} trained this model; {accuracy} says nothing about new graphs.")
+        what = "its prediction says" if graphs == 1 else "their accuracy says"
+        if graphs > 1 and predictions.true_classes is None:
+            what = "their predictions say"
+        note(f"{subject} trained this model; {what} nothing about new graphs.")
 
 
 def _show_rows(console: Console, predictions: Predictions, names: Sequence[str] | None) -> None:

@@ -217,6 +217,7 @@ def train(
         calibrate=calibration,
         split=holdout,
         callbacks=loggers,
+        left_out=None if loaded.metadata is None else loaded.metadata.contradicting,
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
@@ -351,7 +352,7 @@ def _note_copies(fitted: FittedModel, *, is_molecules: bool) -> None:
             verb = verb if count == 1 else "equal"
             note(
                 f"{count:,} of {sizes[part]:,} distinct {part} graphs {verb} {others} graph as the model reads them, "
-                f"so that {part} results are too good; {way_out}"
+                f"so that {part} results say less about new graphs; {way_out}"
             )
 
 

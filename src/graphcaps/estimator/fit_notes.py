@@ -71,5 +71,5 @@ def _describe_overlap(training: FinalTraining) -> str:
     verb = "is a training graph" if count == 1 else "are training graphs"
     return (
         f"{count:,} of {len(validation):,} validation graphs {verb}; the epoch and the calibration are selected on "
-        "graphs that the model has learned, and validation metrics are too good."
+        "graphs that the model has learned, and validation metrics say less about new graphs."
     )

@@ -257,11 +257,12 @@ class FittedModel:
         return self.profile.reasons(self.check(graphs).store, names)
 
     def used_in(self, graphs: Any) -> tuple[Part | None, ...] | None:
-        """For each graph whether the model was trained on it: ``"training"``, ``"validation"``, ``"test"`` or ``None``.
+        """For each graph the part that it was in when the model was trained, or ``None`` if it is new to the model.
 
         Graphs are compared as the model reads them, whatever the order of their nodes: a graph that equals a training
         graph is a training graph. Validation graphs selected the epoch and calibrated the probabilities. Test graphs
-        are those of a split; training did not use them.
+        are those of a split; training did not use them. ``"left-out"`` are molecules that training left out because of
+        contradicting labels.
 
         Args:
             graphs: As in :meth:`scores`, or the result of :meth:`check`.

@@ -25,7 +25,7 @@ __all__ = ["Predictions", "predict_store", "with_skipped_rows"]
 
 _Value = TypeVar("_Value")
 _PARTS = get_args(Part)
-_GROUPS = ("test", "new", "unknown", "validation", "training")  # best evidence first, as in reports
+_GROUPS = ("test", "new", "unknown", "validation", "training", "left-out")  # best evidence first, as in reports
 _NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 
@@ -45,7 +45,8 @@ class Predictions:
             or ""; ``None`` if the model has no training profile and all graphs have nodes.
         ids (tuple, optional): Identifier of each graph in the source.
         used_in (tuple, optional): For each graph ``"training"``, ``"validation"`` or ``"test"`` if it was in that part
-            when the model was trained, else ``None``; ``None`` if the model has no record of its graphs.
+            when the model was trained, ``"left-out"`` if it was left out because of contradicting labels, else
+            ``None``; ``None`` if the model has no record of its graphs.
     """
 
     class_names: tuple[str, ...]
@@ -90,8 +91,8 @@ class Predictions:
 
         Returns:
             dict: ``{"graphs", "accuracy"}`` under ``"test"``, ``"new"`` (graphs that are in no part of the training
-            data), ``"validation"`` and ``"training"``, in this order and only for groups with graphs; under
-            ``"unknown"`` if the model has no record of its graphs. Empty if the source has no labels.
+            data), ``"validation"``, ``"training"`` and ``"left-out"``, in this order and only for groups with graphs;
+            under ``"unknown"`` if the model has no record of its graphs. Empty if the source has no labels.
         """
         if self.true_classes is None:
             return {}

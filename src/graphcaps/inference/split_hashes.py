@@ -7,7 +7,7 @@ cannot be read back from their hashes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,8 +19,10 @@ from graphcaps.errors import ArgumentError
 
 __all__ = ["Part", "SplitHashes"]
 
-Part = Literal["training", "validation", "test"]
-"""Part of the data that a graph was in when the model was trained."""
+Part = Literal["training", "validation", "test", "left-out"]
+"""Part of the data that a graph was in when the model was trained; molecules that ``duplicates="drop-contradicting"``
+removed because of different labels are left out."""
+_NONE: NDArray[np.uint64] = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,7 @@ class SplitHashes:
 
     Args:
         training, validation, test (ndarray): Distinct hashes in ascending order, uint64.
+        left_out (ndarray): Those of molecules that the training left out. (default: none)
 
     Raises:
         ArgumentError: If hashes are not distinct, or not ascending.
@@ -37,6 +40,7 @@ class SplitHashes:
     training: NDArray[np.uint64]
     validation: NDArray[np.uint64]
     test: NDArray[np.uint64]
+    left_out: NDArray[np.uint64] = field(default_factory=_NONE.copy)
 
     def __post_init__(self) -> None:
         for name in get_args(Part):
@@ -51,6 +55,7 @@ class SplitHashes:
         validation: NDArray[np.uint64],
         test: NDArray[np.uint64],
         start: SplitHashes | None = None,
+        left_out: NDArray[np.uint64] = _NONE,
     ) -> SplitHashes:
         """From the hash of each graph of the parts, in any order.
 
@@ -58,16 +63,17 @@ class SplitHashes:
             training, validation, test (ndarray): Hash of each graph.
             start (SplitHashes, optional): Those of the model that was trained further: its training graphs are also
                 those of this model.
+            left_out (ndarray): Hash of each molecule that the training left out. (default: none)
         """
         if start is not None:
             training = np.concatenate([training, start.training])
-        return cls(np.unique(training), np.unique(validation), np.unique(test))
+        return cls(*map(np.unique, (training, validation, test, left_out)))
 
     def parts(self, hashes: NDArray[np.uint64]) -> tuple[Part | None, ...]:
         """The part of each graph; ``None`` if it is in none.
 
-        A graph that equals graphs of several parts is in the first of training, validation and test: the model was
-        trained on it.
+        A graph that equals graphs of several parts is in the first of training, validation, test and left-out: the
+        model was trained on it.
         """
         found: list[Part | None] = [None] * len(hashes)
         for name in reversed(get_args(Part)):
@@ -103,8 +109,12 @@ class SplitHashes:
         return {name: len(self._hashes(name)) for name in get_args(Part)}
 
     def to_tensors(self) -> dict[str, Tensor]:
-        """The hashes by part, with the same 64 bits as signed integers; :meth:`from_tensors` is the inverse."""
-        return {name: torch.from_numpy(self._hashes(name).view(np.int64).copy()) for name in get_args(Part)}
+        """The hashes by part, with the same 64 bits as signed integers; :meth:`from_tensors` is the inverse.
+
+        A training that left no molecule out has no such part.
+        """
+        names = [name for name in get_args(Part) if name != "left-out" or len(self.left_out)]
+        return {name: torch.from_numpy(self._hashes(name).view(np.int64).copy()) for name in names}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> SplitHashes:
@@ -116,6 +126,8 @@ class SplitHashes:
         arrays = []
         for name in get_args(Part):
             values = tensors.get(name)
+            if values is None and name == "left-out":
+                continue
             if values is None or values.dtype != torch.int64 or values.dim() != 1:
                 got = "none" if values is None else f"{values.dtype} {list(values.shape)}"
                 raise ArgumentError("SplitHashes", name, "be one axis of 64-bit integers", got)
@@ -123,4 +135,9 @@ class SplitHashes:
         return cls(*arrays)
 
     def _hashes(self, part: Part) -> NDArray[np.uint64]:
-        return {"training": self.training, "validation": self.validation, "test": self.test}[part]
+        return {
+            "training": self.training,
+            "validation": self.validation,
+            "test": self.test,
+            "left-out": self.left_out,
+        }[part]

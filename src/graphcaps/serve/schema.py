@@ -82,9 +82,10 @@ class Prediction(GraphResult):
         description="Why the graph is outside the applicability domain of the model. Null if it is inside, or if the "
         "model has no profile of its training set."
     )
-    used_in: Literal["training", "validation", "test"] | None = Field(
+    used_in: Literal["training", "validation", "test", "left-out"] | None = Field(
         description="The part of the data that the graph was in when the model was trained: accuracy on training "
-        "graphs says nothing about new ones. Null if it was in none, or if the model file has no record of its graphs."
+        "graphs says nothing about new ones, and copies of left-out molecules have different labels. Null if it was in "
+        "none, or if the model file has no record of its graphs."
     )
 
 

@@ -161,6 +161,7 @@ class ClassicalTraining(SingleTraining):
         split (Split, optional): Training, validation and test graphs, as in
             :class:`graphcaps.training.final_training.FinalTraining`. (default: no test set)
         sample_weight (array, optional): Weight of each graph in the fit, ``[G]``. (default: 1 each)
+        left_out (GraphStore, optional): As in :class:`graphcaps.training.final_training.FinalTraining`.
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or an argument is unknown.
@@ -180,6 +181,7 @@ class ClassicalTraining(SingleTraining):
         calibrate: CalibrationMethod | None = "temperature",
         split: Split | None = None,
         sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
+        left_out: GraphStore | None = None,
     ) -> None:
         super().__init__(
             store,
@@ -190,6 +192,7 @@ class ClassicalTraining(SingleTraining):
             calibrate=calibrate,
             split=split,
             sample_weight=sample_weight,
+            left_out=left_out,
         )
         build_classical(self.config, self.source.num_classes)  # raises on unknown arguments
         self._fitted: ClassicalFit | None = None

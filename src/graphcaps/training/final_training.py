@@ -76,6 +76,8 @@ class FinalTraining(SingleTraining):
             metrics are added to ``training`` of the model. Without validation graphs, a fraction of the others is
             drawn. (default: no test set)
         callbacks (list): :class:`graphcaps.training.Callback` objects of the user. (default: none)
+        left_out (GraphStore, optional): Molecules that were left out of ``store`` because of contradicting labels:
+            ``used_in`` of the model marks them. (default: none)
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split.
@@ -100,6 +102,7 @@ class FinalTraining(SingleTraining):
         start: FittedModel | None = None,
         split: Split | None = None,
         callbacks: Sequence[Callback] = (),
+        left_out: GraphStore | None = None,
     ) -> None:
         super().__init__(
             store,
@@ -111,6 +114,7 @@ class FinalTraining(SingleTraining):
             split=split,
             sample_weight=sample_weight,
             start=start,
+            left_out=left_out,
             options={
                 "patience": patience,
                 "metric": None if metric == "loss" else metric,
@@ -292,6 +296,7 @@ def make_training(
     start: FittedModel | None = None,
     split: Split | None = None,
     callbacks: Sequence[Callback] = (),
+    left_out: GraphStore | None = None,
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
@@ -322,6 +327,7 @@ def make_training(
             calibrate=calibrate,
             split=split,
             sample_weight=sample_weight,
+            left_out=left_out,
         )
     return FinalTraining(
         store,
@@ -337,6 +343,7 @@ def make_training(
         start=start,
         split=split,
         callbacks=callbacks,
+        left_out=left_out,
     )
 
 

@@ -90,6 +90,8 @@ class SingleTraining(ABC):
             drawn.
         sample_weight (array, optional): Weight of each graph of ``store``. (default: 1 each)
         start (FittedModel, optional): Model that is fine-tuned. (default: none is)
+        left_out (GraphStore, optional): Molecules that were left out of ``store`` because of contradicting labels, for
+            the record of the model. (default: none)
         options (dict, optional): Further values that determine the model; they are part of the fingerprint.
 
     Attributes:
@@ -115,6 +117,7 @@ class SingleTraining(ABC):
         split: Split | None,
         sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
         start: FittedModel | None = None,
+        left_out: GraphStore | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         check_run_types(store, config, "train")
@@ -127,6 +130,7 @@ class SingleTraining(ABC):
         self.reading_notes = describe_reading(store, self.config)
         self._empty_note = describe_empty_graphs(store)
         self._start_hashes = None if start is None else start.split_hashes
+        self._left_out = left_out
         self.device = choose_device(device, "train", self.config.model)
         self.data_digest = data_digest(self.source)
         no_test = torch.empty(0, dtype=torch.long)
@@ -291,4 +295,5 @@ class SingleTraining(ABC):
             hashes[self.holdout.validation.cpu().numpy()],
             hashes[:0] if test_store is None else graph_hashes(test_store, recipe),
             self._start_hashes,
+            hashes[:0] if self._left_out is None else graph_hashes(self._left_out, recipe),
         )

@@ -174,12 +174,20 @@ def test_copies_are_counted_without_labels():
 
 
 def test_copies_in_several_parts_and_folds():
-    smiles = ["C", "N", "C", "O", "N", "S"]
-    sentence = describe_copies_across(smiles, [[0, 1, 3], [5], [2, 4]])
-    assert sentence.startswith("2 molecules are in more than one part of the split")
-    assert sentence.endswith("--duplicates first keeps one row of each.")
-    assert describe_copies_across(smiles, [[0, 2], [1, 4], [3, 5]]) == ""
-    assert describe_copies_across(None, [[0], [1]]) == ""
+    smiles, labels = ["C", "N", "C", "O", "N", "S"], [0, 0, 0, 0, 1, 1]
+    parts = [[0, 1, 3], [5], [2, 4]]
+    equal = (
+        "1 molecule is in more than one part of the split with one label, so that results on validation and test "
+        "parts are too good; --duplicates first keeps one row of each."
+    )
+    different = (
+        "1 molecule is in more than one part of the split with different labels, so that a model that has learned a "
+        "row is wrong on another; --duplicates drop-contradicting leaves these rows out."
+    )
+    assert describe_copies_across(smiles, labels, parts) == f"{equal} {different}"
+    assert describe_copies_across(smiles, [0] * 6, parts) == equal.replace("1 molecule is", "2 molecules are")
+    assert describe_copies_across(smiles, labels, [[0, 2], [1, 4], [3, 5]]) == ""
+    assert describe_copies_across(None, None, [[0], [1]]) == ""
     assert describe_copies_in_folds(smiles) == (
         "Copies of 2 molecules may be in different folds; --groups copies keeps them in one."
     )

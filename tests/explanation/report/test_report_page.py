@@ -204,7 +204,7 @@ def test_the_headline_without_test_graphs(
     meta = report_meta(tmp_path, parts)
     assert meta["facts"][0][:2] == [title, value]
     if value == "no figure":
-        assert meta["facts"][0][2] == "every graph trained this model"
+        assert meta["facts"][0][2] == "none of the graphs is new to this model"
         assert meta["other_facts"][0][0] == "Training accuracy"
 
 

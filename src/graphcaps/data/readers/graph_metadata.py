@@ -62,6 +62,8 @@ class GraphMetadata:
         classes (tuple, optional): Class name of each graph, "" if it has none, where only some graphs have a label and
             the store has no ``y``.
         unreadable (dict): Reason for each graph without nodes that stands for an invalid molecule (``bad="keep"``).
+        contradicting (GraphStore, optional): Molecules with different labels that ``duplicates="drop-contradicting"``
+            left out, without classes.
     """
 
     ids: tuple[str, ...]
@@ -74,6 +76,7 @@ class GraphMetadata:
     row_notes: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
     unreadable: dict[int, str] = field(default_factory=dict)
+    contradicting: GraphStore | None = None
 
     def __post_init__(self) -> None:
         for name in (

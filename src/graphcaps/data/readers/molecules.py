@@ -319,11 +319,18 @@ def _select_rows(
             for position, index in enumerate(kept)
             if index in molecules.unreadable
         },
+        contradicting=_contradicting(molecules.store, kept) if duplicates == "drop-contradicting" else None,
         classes=None
         if classes is None or labels is None or labels.is_complete
         else tuple(classes[index] for index in kept),
     )
     return StoreWithMetadata(store, metadata)
+
+
+def _contradicting(store: GraphStore, kept: Sequence[int]) -> GraphStore | None:
+    """The graphs of a store that are not kept, without classes; ``None`` if all are."""
+    dropped = sorted(set(range(len(store))) - set(kept))
+    return replace(store[dropped], y=None, class_names=()) if dropped else None
 
 
 def _without_rows(store: GraphStore, kept: Sequence[int]) -> GraphStore:

@@ -248,27 +248,43 @@ def select_duplicates(
     return list(range(len(smiles)))
 
 
-def describe_copies_across(smiles: Sequence[str] | None, parts: Sequence[Sequence[int]]) -> str:
-    """A sentence on molecules that are in several parts of a split, with the way out; "" if there are none.
+def describe_copies_across(
+    smiles: Sequence[str] | None, labels: Sequence[object] | None, parts: Sequence[Sequence[int]]
+) -> str:
+    """Sentences on molecules that are in several parts of a split, with the way out; "" if there are none.
 
     Args:
         smiles (sequence, optional): Canonical SMILES of each graph; ``None`` if the graphs are no molecules.
+        labels (sequence, optional): Label of each graph.
         parts (sequence): Indices of the graphs of each part.
     """
     if smiles is None:
         return ""
-    part_of: dict[str, set[int]] = {}
+    rows_of: dict[str, list[int]] = {}
+    parts_of: dict[str, set[int]] = {}
     for number, part in enumerate(parts):
         for graph in part:
-            part_of.setdefault(smiles[graph], set()).add(number)
-    count = sum(len(numbers) > 1 for numbers in part_of.values())
-    if not count:
-        return ""
-    subject = "1 molecule is" if count == 1 else f"{count:,} molecules are"
-    return (
-        f"{subject} in more than one part of the split, so that results on the test part are too good; "
-        "--duplicates first keeps one row of each."
-    )
+            rows_of.setdefault(smiles[graph], []).append(graph)
+            parts_of.setdefault(smiles[graph], set()).add(number)
+    shared = [rows_of[molecule] for molecule, numbers in parts_of.items() if len(numbers) > 1]
+    different = sum(_is_contradicting(rows, labels) for rows in shared)
+    equal = len(shared) - different
+    sentences = []
+    if equal:
+        sentences.append(
+            f"{_are_in_several_parts(equal)} with one label, so that results on validation and test parts are too "
+            "good; --duplicates first keeps one row of each."
+        )
+    if different:
+        sentences.append(
+            f"{_are_in_several_parts(different)} with different labels, so that a model that has learned a row is "
+            "wrong on another; --duplicates drop-contradicting leaves these rows out."
+        )
+    return " ".join(sentences)
+
+
+def _are_in_several_parts(count: int) -> str:
+    return f"{'1 molecule is' if count == 1 else f'{count:,} molecules are'} in more than one part of the split"
 
 
 def describe_copies_in_folds(smiles: Sequence[str] | None) -> str:

@@ -111,7 +111,7 @@ def assemble_page(title: str, block: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _resource("page.html"))
 
 
-PARTS = ("test", "new", "validation", "training")
+PARTS = ("test", "new", "validation", "training", "left-out")
 """Parts of the training data, in the order of their codes on the page; ``"new"`` is none of them."""
 MAX_BLOCK_CHARS = 7_600_000
 """Maximum length of the data block: the page stays under 8 MB."""

@@ -53,7 +53,7 @@ def describe(
     training: Mapping[str, Any] = {} if fitted is None else fitted.training
     best_epoch = training.get("epoch")
     sets = measure_sets(explanations, used_in)
-    held_out = [measured for measured in sets if measured["name"] != "training"][:1]
+    held_out = [measured for measured in sets if measured["name"] not in ("training", "left-out")][:1]
     others = [measured for measured in sets if measured not in held_out]
     levels = " → ".join(str(assignment.size(-1)) for assignment in explanations.assignments[:-1])
     shape = ["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes", ""]
@@ -98,6 +98,11 @@ _SETS = {  # title of a set, title of its accuracy, and what its graphs are, bes
         "Training accuracy",
         "training graphs: says nothing about new graphs",
     ),
+    "left-out": (
+        "Left-out graphs",
+        "Accuracy on left-out graphs",
+        "graphs that training left out, since copies have different labels",
+    ),
 }
 
 
@@ -111,7 +116,7 @@ def measure_sets(
 
     Returns:
         list: Sets in the order of the evidence that they give: test graphs, new graphs, validation graphs, training
-        graphs; or all graphs together if ``used_in`` is ``None``.
+        graphs, left-out graphs; or all graphs together if ``used_in`` is ``None``.
     """
     if explanations.true_class is None:
         return []
@@ -165,12 +170,13 @@ def describe_unlabelled(explanations: StoreExplanationData) -> str:
 def measured_accuracy(measured: Mapping[str, Any]) -> tuple[str, str, str]:
     """Accuracy of a set of :func:`measure_sets`: the value, its count with the interval, and a caution or "".
 
-    The interval is left out for training graphs, whose accuracy estimates nothing.
+    The interval is left out for training graphs and for graphs with contradicting labels, whose accuracy estimates
+    nothing.
     """
     correct, graphs = measured["correct"], measured["graphs"]
     note = measured["note"] if graphs != 1 else measured["note"].replace("graphs", "graph", 1)
     value, count = _percent(correct / graphs), f"{correct:,} of {graphs:,} {note}"
-    if measured["name"] == "training":
+    if measured["name"] in ("training", "left-out"):
         return value, count, ""
     return value, f"{count}; {_interval(correct, graphs)}", accuracy_caution(graphs)
 
@@ -199,7 +205,7 @@ def _headline(
             note = "mean difference of confidence and accuracy, same graphs"
             facts.append(["Calibration error", _percent(held_out[0]["ece"]), note, ""])
     elif sets and not facts:
-        facts.append(["Accuracy", "no figure", "every graph trained this model", ""])
+        facts.append(["Accuracy", "no figure", "none of the graphs is new to this model", ""])
     return facts
 
 
@@ -247,7 +253,8 @@ def _caveats(
         return closing.strip()
     if used_in is not None:
         counts = {
-            part: sum(entry == part for entry in used_in) for part in ("test", "validation", "training")
+            part: sum(entry == part for entry in used_in)
+            for part in ("test", "validation", "training", "left-out")
         }
         listed = ", ".join(f"{count:,} {part}" for part, count in counts.items() if count)
         rest = len(used_in) - sum(counts.values())

@@ -16,7 +16,7 @@ async function readData() {
   return new Graphs(meta, columns);
 }
 
-const PARTS = ["test", "new", "validation", "training"];
+const PARTS = ["test", "new", "validation", "training", "left-out"];
 
 // The explained graphs. Levels count from 0; the last one is the class level.
 class Graphs {
@@ -53,7 +53,7 @@ class Graphs {
     return this.idOf(graph) ?? `Graph ${this.columns.number[graph] + 1}`;
   }
 
-  // The part of the training data that a graph was in: test, new, validation or training; null if unknown.
+  // The part of the training data that a graph was in: one of PARTS; null if unknown.
   partOf(graph) {
     return this.columns.part ? PARTS[this.columns.part[graph]] : null;
   }

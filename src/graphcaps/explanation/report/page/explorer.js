@@ -53,7 +53,7 @@ class Explorer {
     const routing = tops
       ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean coefficient of ${percent(weight)}`}.`
       : `With one routing iteration the coefficients to all ${all} are equal.`;
-    const uses = { test: " It was a test graph.", new: "", validation: " It was a validation graph.", training: " It trained the model." };
+    const uses = { test: " It was a test graph.", new: "", validation: " It was a validation graph.", training: " It trained the model.", "left-out": " Training left it out, since copies have different labels." };
     const use = uses[graphs.partOf(graph)] ?? "";
     const number = graphs.idOf(graph) === null ? "" : `Graph ${columns.number[graph] + 1}. `;
     const cut = graphs.columns.node_number ? " Only the nodes within the model’s node limit are shown." : "";

@@ -58,7 +58,7 @@ class Filters {
 
   // The parts of the training data that the graphs are of.
   parts() {
-    const names = { test: "Test", new: "None: new graphs", validation: "Validation", training: "Training" };
+    const names = { test: "Test", new: "None: new graphs", validation: "Validation", training: "Training", "left-out": "Left out" };
     const used = new Set(this.graphs.columns.part);
     return PARTS.filter((_, code) => used.has(code)).map((name) => [name, names[name]]);
   }
