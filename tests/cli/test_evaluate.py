@@ -361,7 +361,7 @@ def test_a_model_that_has_hardly_learned_gives_a_warning(root: Path) -> None:
 
 def test_the_largest_class_is_that_of_the_training_part(root: Path) -> None:
     """A split with other proportions in its test part: 12 of 24 graphs are of class 1, 9 of 12 training graphs."""
-    parts = ["train" if n % 2 == 0 and n < 18 or n in (1, 3, 5) else "test" for n in range(24)]
+    parts = ["train" if (n % 2 == 0 and n < 18) or n in (1, 3, 5) else "test" for n in range(24)]
     rows = "".join(f"{n},{part}\n" for n, part in enumerate(parts))
     (root / "parts.csv").write_text(f"graph,split\n{rows}")
     options = ["--root", str(root), "--model", "majority", "--split", str(root / "parts.csv")]
