@@ -367,7 +367,9 @@ def test_the_largest_class_is_that_of_the_training_part(root: Path) -> None:
     options = ["--root", str(root), "--model", "majority", "--split", str(root / "parts.csv")]
     result = RUNNER.invoke(app, ["evaluate", "OWN", *options])
     assert result.exit_code == 0, result.stderr
-    assert "the largest class has 80.0 % of 10 graphs" in result.stderr  # 1 of each class is drawn for validation
+    assert (
+        "the largest class has 80.0 % of 10 graphs" in result.stderr
+    )  # 1 of each class is drawn for validation
 
 
 @pytest.mark.parametrize(("validation", "warns"), [(0.7, True), (0.75, False)])

@@ -140,7 +140,9 @@ def test_rows_that_training_left_out_are_not_new_to_the_model(table: Path, tmp_p
     assert recorded["left-out"] == 1
     shown = run("explain", *words, "--out", tmp_path / "report").stdout
     assert "new graphs" not in shown.replace("says nothing about new graphs", "")
-    assert "accuracy on left-out graphs 50.0 %: 1 of 2 graphs that training left out" in " ".join(shown.split())
+    assert "accuracy on left-out graphs 50.0 %: 1 of 2 graphs that training left out" in " ".join(
+        shown.split()
+    )
     assert "--out report" not in shown  # a hint for those without a page
 
 

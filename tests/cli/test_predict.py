@@ -370,9 +370,7 @@ def test_rows_that_trained_the_model_are_marked_and_counted_apart(tmp_path):
     assert lines.index(first) < lines.index(named)
     # Without graphs that are new to the model there is no figure to report.
     result = run(tmp_path / "m.safetensors", tmp_path / "OLD", "--device", "cpu")
-    assert "accuracy no figure: none of the graphs is new to this model" in " ".join(
-        result.stdout.split()
-    )
+    assert "accuracy no figure: none of the graphs is new to this model" in " ".join(result.stdout.split())
     heading = next(line for line in result.stdout.splitlines() if "true class" in line)
     assert heading.split()[-2:] == ["used", "in"]
 

@@ -231,7 +231,10 @@ def test_copies_across_the_parts_are_said_without_molecules_too(small: list[str]
     assert re.search(
         r"\d of \d distinct validation graphs equals? a training graph as the model", drawn.stderr
     )
-    assert "so that validation results say less about new graphs; graphcaps data check lists copies.\n" in drawn.stderr
+    assert (
+        "so that validation results say less about new graphs; graphcaps data check lists copies.\n"
+        in drawn.stderr
+    )
     split = invoke("train", networks, *small, "--epochs", 1, "--split", "parts.csv", "--out", "s.safetensors")
     assert re.search(
         r"\d of \d distinct test graphs equals? another graph as the model reads them", split.stderr

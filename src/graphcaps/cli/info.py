@@ -217,7 +217,9 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append((name.replace("_", " "), _value(value)))
     recorded = described["recorded_graphs"]
     if recorded is not None:
-        parts = ", ".join(f"{count:,} {name}" for name, count in recorded.items() if count or name != "left-out")
+        parts = ", ".join(
+            f"{count:,} {name}" for name, count in recorded.items() if count or name != "left-out"
+        )
         rows.append(("recorded graphs", f"{parts}; equal graphs count once"))
     if "estimator" in training:  # its arguments and history are shown by --json only
         rows.append(("made by", "HGCNClassifier; HGCNClassifier.load restores its arguments"))

@@ -25,7 +25,14 @@ __all__ = ["Predictions", "predict_store", "with_skipped_rows"]
 
 _Value = TypeVar("_Value")
 _PARTS = get_args(Part)
-_GROUPS = ("test", "new", "unknown", "validation", "training", "left-out")  # best evidence first, as in reports
+_GROUPS = (
+    "test",
+    "new",
+    "unknown",
+    "validation",
+    "training",
+    "left-out",
+)  # best evidence first, as in reports
 _NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 

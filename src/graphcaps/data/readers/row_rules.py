@@ -284,7 +284,9 @@ def describe_copies_across(
 
 
 def _are_in_several_parts(count: int) -> str:
-    return f"{'1 molecule is' if count == 1 else f'{count:,} molecules are'} in more than one part of the split"
+    return (
+        f"{'1 molecule is' if count == 1 else f'{count:,} molecules are'} in more than one part of the split"
+    )
 
 
 def describe_copies_in_folds(smiles: Sequence[str] | None) -> str:
