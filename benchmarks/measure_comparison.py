@@ -33,7 +33,7 @@ from graphcaps.comparison.comparison import ComparisonCell
 from graphcaps.comparison.runner import CellProgress, ComparedData, ComparisonRun, choose_models
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
-from graphcaps.evaluation import RecordKey, ResultsStore
+from graphcaps.evaluation import Ledger, RecordKey, ResultsStore
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.record import PROTOCOLS, Protocol
 from graphcaps.models.lookup import is_classical
@@ -152,26 +152,45 @@ class Measurement:
         with self.lock:
             if cell.dataset not in self.stores:
                 self.stores[cell.dataset] = open_dataset(cell.dataset, self.root).store
-            data = ComparedData(self.stores[cell.dataset])
+            store = self.stores[cell.dataset]
+        found = self.train(cell, store)
+        seconds = time.monotonic() - began
+        with self.lock:
+            self._finish(cell, found, seconds)
+        return True
+
+    def train(self, cell: Cell, store: GraphStore) -> ComparisonCell:
+        """Trains the model of a cell; an exception becomes the failure of the cell."""
+        data = ComparedData(store)
         run = ComparisonRun(
             [data],
             [cell.model],
             seeds=cell.seeds,
             protocol=cell.protocol,
             epochs=self.epochs,
-            precision=None if choose_device(self.device).type == "cpu" else self.precision,
+            precision=self.chosen_precision,
             device=self.device,
             results=self.results,
             resume=True,
         )
-        found = run.run_cell(data, cell.model, self._stop_in_time)
-        seconds = time.monotonic() - began
-        with self.lock:
-            self._finish(cell, found, seconds)
-        return True
+        return run.run_cell(data, cell.model, self._stop_in_time)
+
+    @property
+    def chosen_precision(self) -> str | None:
+        """Precision of matrix products; ``None`` on a CPU, which has float32 only."""
+        return None if choose_device(self.device).type == "cpu" else self.precision
+
+    def describe(self, ledger: Ledger) -> str:
+        """The result of a cell in its line of the output."""
+        return str(ledger.held_out or ledger.C)
 
     def _stop_in_time(self, progress: CellProgress) -> None:
-        if progress.epoch is not None and self.left <= 0:
+        if progress.epoch is not None:
+            self.check_budget()
+
+    def check_budget(self) -> None:
+        """Raises an exception if no time is left."""
+        if self.left <= 0:
             raise BudgetOver("the time budget is over")
 
     def _finish(self, cell: Cell, found: ComparisonCell, seconds: float) -> None:
@@ -179,7 +198,7 @@ class Measurement:
         if found.ledger is not None:
             self.seconds.setdefault(cell.model, {})[cell.dataset] = seconds
             self.failures.pop(name, None)
-            shown = found.ledger.held_out or found.ledger.C
+            shown = self.describe(found.ledger)
             memory = found.ledger.peak_memory
             size = "" if memory is None else f", {memory / 1e9:.2f} GB"
             print(f"{cell.title}: {shown} ({seconds:.1f} s{size}, {self.left:.0f} s left)", flush=True)
@@ -298,17 +317,22 @@ def main(words: Sequence[str] | None = None) -> None:
         options.out, options.root, options.device, options.precision, options.epochs, began + options.budget
     )
     cells = plan_cells(options.sets, expand_models(options.models), options.seeds, options.protocols)
-    stores = [measurement.results, *(ResultsStore(folder) for folder in options.done)]
+    measure(measurement, cells, options.done, options.jobs)
+
+
+def measure(measurement: Measurement, cells: Sequence[Cell], done: Sequence[Path], jobs: int) -> None:
+    """Trains the cells that have no record, neither in the folder of the measurement nor in those of ``done``."""
+    stores = [measurement.results, *(ResultsStore(folder) for folder in done)]
     missing = [cell for cell in cells if not any(cell.key in store for store in stores)]
     print(f"{len(missing)} of {len(cells)} cells to measure.", flush=True)
     measurement.adopt_seeds(missing, stores[1:])
     tasks = [partial(measurement.run, cell) for cell in missing]
     try:
-        started = list(run_concurrently(tasks, options.jobs, choose_device(options.device)))
+        started = list(run_concurrently(tasks, jobs, choose_device(measurement.device)))
     finally:
         measurement.pack(always=True)
         # Checkpoints of given-up cells: they stay on the machine that wrote them, and are of no use here.
-        shutil.rmtree(options.out / "unfinished", ignore_errors=True)
+        shutil.rmtree(measurement.out / "unfinished", ignore_errors=True)
     print(f"{sum(started)} started, {len(started) - sum(started)} not started.", flush=True)
 
 
