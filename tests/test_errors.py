@@ -1,4 +1,4 @@
-"""Warnings that point to the user's code."""
+"""Warnings that point to the user's code, and checks of the range of options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import pytest
 from sklearn.model_selection import cross_val_predict
 
 from graphcaps.data import to_pyg
-from graphcaps.errors import ArgumentError, DataError, UsageError, warn_user
+from graphcaps.errors import (
+    ArgumentError,
+    DataError,
+    UsageError,
+    check_at_least,
+    check_probability,
+    warn_user,
+)
 from tests.estimator.small_classifier import fitted, small
 from tests.small_models import labelled
 
@@ -81,3 +88,20 @@ def test_a_warning_is_given_once_per_line_although_filters_change(action: Any, t
                 warnings.simplefilter(action)
             warn_user(f"owner: once, with the filter {action}.")
     assert len(caught) == times
+
+
+@pytest.mark.parametrize("value", [0, float("nan"), (2, 0), ()])
+def test_options_below_a_bound_are_refused(value):
+    check_at_least("GIN", 1, hidden=1, num_keys=(1, 2))
+    each = "name at least one number, each at least 1" if isinstance(value, tuple) else "be at least 1"
+    with pytest.raises(ArgumentError) as error:
+        check_at_least("GIN", 1, hidden=value)
+    assert str(error.value) == f"GIN: 'hidden' must {each}, got {value}."
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+def test_probabilities_are_at_least_0_and_below_1(value):
+    check_probability("GIN", dropout=0.0)
+    with pytest.raises(ArgumentError) as error:
+        check_probability("GIN", dropout=value)
+    assert str(error.value) == f"GIN: 'dropout' must be at least 0 and below 1, got {value}."

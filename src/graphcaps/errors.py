@@ -22,6 +22,8 @@ __all__ = [
     "MissingExtraError",
     "ShapeError",
     "UsageError",
+    "check_at_least",
+    "check_probability",
     "printable",
     "shorten",
     "warn_user",
@@ -85,6 +87,37 @@ class ArgumentError(GraphcapsError, ValueError):
 
 class ShapeError(ArgumentError):
     """A tensor of the wrong shape."""
+
+
+def check_at_least(owner: str, least: float, **options: float | tuple[float, ...]) -> None:
+    """Rejects options of a class or function ``owner`` that are below a bound.
+
+    Args:
+        owner (str): Owner that messages name.
+        least (float): Smallest value.
+        options: Values by name; a tuple must hold at least one value, and every one counts. NaN is refused.
+
+    Raises:
+        ArgumentError: If a value is below ``least``.
+    """
+    for name, value in options.items():
+        if isinstance(value, tuple | list):
+            if not value or not all(each >= least for each in value):
+                expected = f"name at least one number, each at least {least}"
+                raise ArgumentError(owner, name, expected, value)
+        elif not value >= least:
+            raise ArgumentError(owner, name, f"be at least {least}", value)
+
+
+def check_probability(owner: str, **options: float) -> None:
+    """Rejects options that are not a probability at least 0 and below 1, as that of a dropout is.
+
+    Raises:
+        ArgumentError: If a value is out of this range.
+    """
+    for name, value in options.items():
+        if not 0 <= value < 1:
+            raise ArgumentError(owner, name, "be at least 0 and below 1", value)
 
 
 class DataError(GraphcapsError, ValueError):

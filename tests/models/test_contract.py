@@ -31,6 +31,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "gin, trained epsilon": ("gin", {"train_epsilon": True}),
     "mlp, sums of inputs": ("mlp", {"node_layers": 0}),
     "asap, attention dropout": ("asap", {"attention_dropout": 0.3, "ratio": 0.8}),
+    "memgnn, edge labels": ("memgnn", {"edge_kinds": (3, 2), "num_keys": (4, 3)}),
     "sagpool, global": ("sagpool", {"variant": "global"}),
     "ecfp-forest, counts": ("ecfp-forest", {"counts": True}),
 }

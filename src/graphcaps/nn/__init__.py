@@ -11,6 +11,7 @@ from graphcaps.nn.conv_head import ConvHead
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.edge_modulation import EdgeModulation
+from graphcaps.nn.gat_conv import ReplicaGATConv
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
 from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.graph_layer import GraphLayer
@@ -18,6 +19,8 @@ from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.mean_conv import ReplicaMeanConv
+from graphcaps.nn.memory_network import MemoryNetwork
+from graphcaps.nn.memory_pooling import MemoryPooling
 from graphcaps.nn.part_loss import PartsOutput, block_loss
 from graphcaps.nn.pooling import max_pool, mean_pool, sort_pool, sum_pool, top_k
 from graphcaps.nn.primary_capsules import InputCapsules, PrimaryCapsules
@@ -39,10 +42,13 @@ __all__ = [
     "GraphLayer",
     "GraphModel",
     "InputCapsules",
+    "MemoryNetwork",
+    "MemoryPooling",
     "PartsOutput",
     "PrimaryCapsules",
     "RaggedBatchNorm",
     "ReplicaDropout",
+    "ReplicaGATConv",
     "ReplicaGCNConv",
     "ReplicaGINConv",
     "ReplicaLinear",

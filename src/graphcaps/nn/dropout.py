@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_probability
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, apply_dropout, next_step_keys
 
 __all__ = ["ReplicaDropout"]
@@ -33,8 +33,7 @@ class ReplicaDropout(nn.Module):
 
     def __init__(self, p: float, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ArgumentError("ReplicaDropout", "dropout", "be at least 0 and below 1", p)
+        check_probability("ReplicaDropout", dropout=p)
         self.p, self.lead = p, lead
         self.register_buffer("seed", torch.zeros(lead, dtype=torch.int64))
         self.register_buffer("step", torch.zeros(lead, dtype=torch.int64))

@@ -44,6 +44,7 @@ __all__ = [
     "MOST_ROUTED_CAPSULES",
     "TRITON_FORMS",
     "WIDEST_ACTIVATION",
+    "WIDEST_ATTENTION",
     "WIDEST_ROUTED_CAPSULE",
     "KernelMode",
     "TritonForm",
@@ -59,6 +60,8 @@ KernelMode = Literal["auto", "off", "always", "reference"]
 
 WIDEST_ACTIVATION = 1024
 """Longest row of the activation kernel: a program holds a whole row."""
+WIDEST_ATTENTION = 256
+"""Longest row of the edge attention kernels: a program holds whole rows."""
 MOST_DENSE_CAPSULES = 64
 """Largest number of capsules of a graph in the dense hop kernel: a program holds a whole graph."""
 MOST_ASSIGNMENT_COLUMNS = 64
@@ -127,6 +130,19 @@ def _segment_product(a: Tensor, x: Tensor) -> bool:
 def _along_edges(x: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
     """There is one row per row of the batch, and edge weights need no gradient."""
     return x.shape[:-1] == node.shape and not (edge_weight is not None and edge_weight.requires_grad)
+
+
+def _edge_attention(
+    x: Tensor,
+    centre: Tensor,
+    _member: Tensor,
+    node: Tensor,
+    edge_weight: Tensor | None,
+    _bias: Tensor | None,
+) -> bool:
+    """There are rows, as in the batch, of at most ``WIDEST_ATTENTION`` columns, and edge weights need no gradient."""
+    rows = x.numel() > 0 and x.size(-1) <= WIDEST_ATTENTION and x.shape[:-1] == centre.shape
+    return rows and _along_edges(x, node, edge_weight)
 
 
 def _modulated_hop(
@@ -203,6 +219,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "batch_norm": TritonForm("batch_norm.batch_norm_triton", "batch_norm", _normalised_rows),
     "class_code": TritonForm("class_code.class_code_triton", "class_code"),
     "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
+    "edge_attention": TritonForm("propagation.edge_attention_triton", "edge_attention", _edge_attention),
     "next_step_keys": TritonForm("activation.activation_triton", "next_step_keys", _not_empty),
     "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics"),
     "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
