@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -41,7 +43,7 @@ def test_equals_torch() -> None:
         source = level.members.source[f].tolist()
         members = [
             [source[pairs[row] : pairs[row + 1]] for row in range(a, b)]
-            for a, b in zip(coarse, coarse[1:], strict=False)
+            for a, b in itertools.pairwise(coarse)
         ]
         torch_conv = nn.Conv1d(5, 3, K, K).double()
         with torch.no_grad():
@@ -52,7 +54,9 @@ def test_equals_torch() -> None:
         expected = torch_conv(_fields(rows, members).mT).mT
         assert_equal(value[f], expected)
         expected.sin().sum().backward()
-        assert x.grad is not None and rows.grad is not None and conv.weight.grad is not None
+        assert x.grad is not None
+        assert rows.grad is not None
+        assert conv.weight.grad is not None
         assert torch_conv.weight.grad is not None
         assert_equal(x.grad[f], rows.grad, "gradient of x")
         assert_equal(

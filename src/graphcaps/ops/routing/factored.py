@@ -138,7 +138,7 @@ def iterate(
     assign: Callable[[Tensor], Tensor],
     weighted_sum: Callable[[Tensor | None], Tensor],
     weight: Tensor,
-    bias: Tensor,
+    bias: Tensor | None,
     iterations: int,
     residual: Tensor | None,
     detach: bool,
@@ -147,10 +147,10 @@ def iterate(
     """All iterations. Returns u and c; c is ``None`` after a single iteration, in which all assignments are 1 / J.
 
     ``assign`` maps T and τ, ``[*lead, B, J, d + 1]``, to c. ``weighted_sum`` maps c to G and m of the same shape, and
-    ``None`` to the sum of all input capsules, ``[*lead, B, d + 1]``.
+    ``None`` to the sum of all input capsules, ``[*lead, B, d + 1]``. Without a bias there are no τ and m.
     """
     J = weight.size(-3)
-    W = torch.cat([weight, bias.unsqueeze(-2)], -2)  # [*lead, J, d + 1, d']
+    W = weight if bias is None else torch.cat([weight, bias.unsqueeze(-2)], -2)  # [*lead, J, d + 1, d']
     T = c = None
     u = W  # replaced in the first iteration
     for iteration in range(iterations):

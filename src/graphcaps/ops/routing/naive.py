@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import Routing, Segments
 
-__all__ = ["route_naive", "route_votes"]
+__all__ = ["route_channels_naive", "route_naive", "route_votes"]
 
 
 def route_naive(
@@ -31,6 +31,31 @@ def route_naive(
     return route_votes(votes, segments, iterations, residual, detach, epsilon)
 
 
+def route_channels_naive(
+    u: Tensor,
+    weight: Tensor,
+    segments: Segments | None,
+    iterations: int,
+    *,
+    detach: bool = True,
+    epsilon: float = RELEASED_EPSILON,
+) -> Tensor:
+    """Same arguments and result as :func:`graphcaps.ops.routing.channels.route_channels`."""
+    # v_{j|ik} = W_{kj}ᵀ u_ik                                              [*lead, V, C, J, d']
+    votes = torch.einsum("...vcd,...jcde->...vcje", u, weight)
+    if segments is None:  # the capsules of a graph with one node are the rows of one graph
+        *lead, B, C, _ = u.shape
+        rows = torch.arange(B, device=u.device).expand(*lead, B)
+        ptr = torch.arange(B + 1, device=u.device).expand(*lead, B + 1)
+        sizes = None
+    else:
+        C, rows, ptr, sizes = u.size(-2), segments.index, segments.ptr, segments.sizes.clamp_min(1)
+    index = rows.unsqueeze(-1).expand(*rows.shape, C).flatten(-2)  # every capsule is a row of its own
+    return route_votes(
+        votes.flatten(-4, -3), Segments(C * ptr, index), iterations, None, detach, epsilon, sizes
+    ).capsules
+
+
 def route_votes(
     votes: Tensor,
     segments: Segments,
@@ -38,6 +63,7 @@ def route_votes(
     residual: Tensor | None = None,
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
+    divisor: Tensor | None = None,
 ) -> Routing:
     """Routes votes, ``[*lead, V, J, d]``, to J output capsules per graph.
 
@@ -48,6 +74,8 @@ def route_votes(
         residual (Tensor, optional): Added to every sum before the last squash, ``[*lead, B, 1, d]``.
         detach (bool): Whether c is a constant for the gradient, as in the released program.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
+        divisor (Tensor, optional): What the sums over the votes of a graph are divided by, ``[*lead, B]``.
+            (default: 1)
     """
     *lead, V, J, d = votes.shape
     B = segments.num_graphs
@@ -60,6 +88,8 @@ def route_votes(
         v = votes.detach() if detach and not last else votes
         c = b.softmax(-1).masked_fill(padding, 0)
         s = v.new_zeros(*lead, B, J, d).scatter_add(len(lead), graph, c.unsqueeze(-1) * v)
+        if divisor is not None:
+            s = s / divisor[..., None, None]
         if last and residual is not None:
             s = s + residual
         u = squash(s, epsilon)
