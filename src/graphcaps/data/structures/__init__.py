@@ -1,1 +1,1 @@
-"""What models precompute from each graph: cliques, spectral clusters, and bases on them."""
+"""What models precompute from each graph: cliques, spectral clusters and bases on them, and receptive fields."""
