@@ -61,6 +61,12 @@ class MemoryNetwork(LogitModel):
         key_gradient (str): Which losses move the keys: ``"divergence"`` or ``"all"``.
         dropout (float): Dropout probability in every layer.
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
+
+    Example:
+        >>> from graphcaps.models.memgnn import MemGNN
+        >>> path = torch.tensor([[0, 1], [1, 2]])
+        >>> MemGNN(4, 2, hidden=8, num_keys=(3,))(torch.rand(3, 4), path)
+        MemoryOutput(class_scores=[1, 2], assignments=([3, 3]), divergence=[1])
     """
 
     width_option: ClassVar[str | None] = "hidden"

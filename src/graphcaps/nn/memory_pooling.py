@@ -61,6 +61,11 @@ class MemoryPooling(nn.Module):
 
     Raises:
         ArgumentError: If a size is below 1, or ``key_gradient`` is another one.
+
+    Example:
+        >>> graphs = graphcaps.types.Segments.from_sizes(torch.tensor([3, 4]))
+        >>> MemoryPooling(5, 8, num_keys=2, heads=3)(torch.rand(7, 5), graphs)
+        MemoryPooled(x=[2, 2, 8], assignment=[7, 2], divergence=[2])
     """
 
     def __init__(
