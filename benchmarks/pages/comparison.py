@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std,
 from graphcaps.comparison.comparison import Comparison
 from graphcaps.comparison.rank_diagram import rank_diagram
 from graphcaps.evaluation import Ledger, ResultsStore
-from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS
+from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS, PaperSystem, find_model_system
 from graphcaps.reproduction.published import paper_datasets, published, systems
 
 BASELINE = "hgcn"
@@ -46,10 +47,10 @@ def page(root: Path) -> str:
         values = {
             "findings": findings(found),
             "held_out": _matrix(found, held_out_cell),
-            "twin_free": _matrix(found, twin_free_cell, last=twin_row(found)),
+            "twin_free": _matrix(found, twin_free_cell, last=twin_share, last_name="twins"),
             "upper_bounds": _matrix(found, upper_bound_cell),
             "ranks": ranks(found),
-            "cost": _matrix(found, cost_cell),
+            "cost": cost(found),
             "quoted": quoted(found),
             "measured": measured(found),
         }
@@ -104,7 +105,13 @@ def findings(found: Comparison) -> str:
             )
         )
     head = ("data set", "HGCN", "higher held-out accuracy", "of these significant", "significantly lower")
-    return table(head, lines)
+    ahead = sum(line[2] == "none" for line in lines)
+    beaten = sum(line[3] != "none" for line in lines)
+    summary = (
+        f"HGCN has the highest held-out accuracy on {ahead} of {len(lines)} data sets. On {len(lines) - ahead} another "
+        f"model is higher, on {beaten or 'none'} of them significantly."
+    )
+    return f"{summary}\n\n{table(head, lines)}"
 
 
 def held_out_cell(ledger: Ledger, found: Comparison) -> str:
@@ -129,16 +136,30 @@ def upper_bound_cell(ledger: Ledger, found: Comparison) -> str:
     return f"{ledger.C.mean:.1f}" + ("" if quote is None else f" ({quote:.1f})")
 
 
-def cost_cell(ledger: Ledger, found: Comparison) -> str:
-    """Seconds of one seed of one protocol, and peak memory."""
+def cost(found: Comparison) -> str:
+    """Seconds of one seed of one protocol on each data set, the device, and the largest peak memory."""
+    rows = []
+    for model in found.models:
+        ledgers = [found.ledger(dataset, model) for dataset in found.datasets]
+        records = [record for each in ledgers if each is not None for record in each.records]
+        devices = sorted(
+            {"GPU" if "NVIDIA" in record.hardware else "CPU" for record in records}, reverse=True
+        )
+        peaks = [each.peak_memory for each in ledgers if each is not None and each.peak_memory is not None]
+        seconds = [DASH if each is None else _seconds(each) for each in ledgers]
+        memory = f"{max(peaks) / 1e9:.1f} GB" if peaks else DASH
+        rows.append((_bold(model, model == BASELINE), " and ".join(devices), *seconds, memory))
+    return table(("model", "device", *found.datasets, "peak memory"), rows)
+
+
+def _seconds(ledger: Ledger) -> str:
     seconds = ledger.seconds / len(ledger.records)
-    memory = "" if ledger.peak_memory is None else f", {ledger.peak_memory / 1e9:.1f} GB"
-    return f"{seconds:.0f} s{memory}" if seconds >= 1 else f"{seconds:.1f} s{memory}"
+    return f"{seconds:.0f}" if seconds >= 1 else f"{seconds:.1f}"
 
 
 def quoted_value(model: str, dataset: str) -> float | None:
     """The accuracy of tables 1 and 2, or 5 and 6 for rows that only these have; ``None`` if there is none."""
-    system = next((each for each in PAPER_SYSTEMS if each.model == model), None)
+    system = find_model_system(model)
     if system is None:
         return None
     for number in (1, 2, 5, 6):
@@ -147,27 +168,78 @@ def quoted_value(model: str, dataset: str) -> float | None:
     return None
 
 
-def quoted(found: Comparison) -> str:
-    """Rows whose C is more than four points under the quoted value."""
-    rows = []
+@dataclass(frozen=True)
+class QuotedGap:
+    """A result that is more than :data:`GAP` points under the value that the paper quotes.
+
+    Args:
+        system (PaperSystem): The row of the paper.
+        ledger (Ledger): Our results.
+        ours, quoted (float): Our accuracy by the system's criterion, and the quoted one, in percent.
+    """
+
+    system: PaperSystem
+    ledger: Ledger
+    ours: float
+    quoted: float
+
+
+def quoted_gaps(found: Comparison) -> list[QuotedGap]:
+    """The results that stay more than four points under the quoted value, by the selection behind that value."""
+    gaps = []
     for model in found.models:
-        system = next((each for each in PAPER_SYSTEMS if each.model == model), None)
+        system = find_model_system(model)
         for dataset in found.datasets:
             ledger, quote = found.ledger(dataset, model), quoted_value(model, dataset)
-            if system is None or ledger is None or ledger.C is None or quote is None:
+            if system is None or ledger is None or quote is None or dataset in system.slips:
                 continue
-            if ledger.C.mean < quote - GAP:
-                rows.append(
-                    (
-                        model,
-                        dataset,
-                        f"{ledger.C.mean:.1f}",
-                        f"{quote:.1f}",
-                        system.protocol.replace("*", "\\*"),
-                    )
-                )
-    head = ("model", "data set", "C here", "quoted", "selection behind the quoted value")
-    return table(head, rows) if rows else "None."
+            estimate = ledger.estimates.get(system.criterion)
+            if estimate is not None and estimate.mean < quote - GAP:
+                gaps.append(QuotedGap(system, ledger, estimate.mean, quote))
+    return gaps
+
+
+def quoted(found: Comparison) -> str:
+    """The gaps, what was trained, and the disputes about the published values of these systems."""
+    gaps = quoted_gaps(found)
+    if not gaps:
+        return "None."
+    head = (
+        "model",
+        "data set",
+        "criterion",
+        "here",
+        "quoted",
+        "selection behind the quoted value",
+        "trained",
+    )
+    rows = [
+        (
+            gap.system.model,
+            gap.ledger.dataset,
+            _escape(gap.system.criterion),
+            f"{gap.ours:.1f}",
+            f"{gap.quoted:.1f}",
+            _escape(gap.system.protocol),
+            _trained(gap.ledger),
+        )
+        for gap in gaps
+    ]
+    disputes = {gap.system.model: gap.system.disputes or "None known." for gap in gaps}
+    listed = "\n".join(f"- **{model}**: {_escape(text)}" for model, text in disputes.items())
+    return f"{table(head, rows)}\n\nWhat is known about the published values of these systems:\n\n{listed}"
+
+
+def _trained(ledger: Ledger) -> str:
+    """Settings, epochs and seeds of the records."""
+    epochs = max(record.curves.num_epochs for record in ledger.records)
+    seeds = len({record.key.seed for record in ledger.records})
+    length = f", {epochs:,} epochs" if ledger.selects_epochs else ""
+    return f"published settings{length}, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("*", "\\*")
 
 
 def ranks(found: Comparison) -> str:
@@ -187,14 +259,11 @@ def ranks(found: Comparison) -> str:
     )
 
 
-def twin_row(found: Comparison) -> Sequence[str]:
+def twin_share(found: Comparison, dataset: str) -> str:
     """Percentage of test graphs with a twin."""
-    cells = []
-    for dataset in found.datasets:
-        ledgers = [found.ledger(dataset, model) for model in found.models]
-        shares = [each.twin_share for each in ledgers if each is not None and each.twin_share is not None]
-        cells.append(f"{100 * shares[0]:.0f} %" if shares else DASH)
-    return ("*twins*", *cells)
+    ledgers = [found.ledger(dataset, model) for model in found.models]
+    shares = [each.twin_share for each in ledgers if each is not None and each.twin_share is not None]
+    return f"{100 * shares[0]:.0f} %" if shares else DASH
 
 
 def measured(found: Comparison) -> str:
@@ -213,12 +282,57 @@ def measured(found: Comparison) -> str:
 
 
 def _matrix(
-    found: Comparison, cell: Callable[[Ledger, Comparison], str], last: Sequence[str] | None = None
+    found: Comparison,
+    cell: Callable[[Ledger, Comparison], str],
+    *,
+    last: Callable[[Comparison, str], str] | None = None,
+    last_name: str = "",
+    mark_best: bool = True,
 ) -> str:
-    rows: list[Sequence[str]] = []
-    for model in found.models:
-        ledgers = [found.ledger(dataset, model) for dataset in found.datasets]
-        texts = [DASH if ledger is None else cell(ledger, found) for ledger in ledgers]
-        name = f"**{model}**" if model == BASELINE else model
-        rows.append((name, *texts))
-    return table(("model", *found.datasets), [*rows, *([last] if last else [])])
+    """Models by data sets, a table for biological and one for social graphs, as in the paper; the best in bold.
+
+    Args:
+        found (Comparison): The results.
+        cell (callable): Text of a model on a data set, from its ledger.
+        last (callable, optional): Text of a last row, by data set. (default: no such row)
+        last_name (str): Name of that row.
+        mark_best (bool): Whether the cell with the largest number of a data set is bold. (default: ``True``)
+    """
+    parts = []
+    for title, names in _kinds(found).items():
+        columns = {name: _column(found, name, cell, mark_best) for name in names}
+        # A model without a number in this table has no row in it.
+        models = [model for model in found.models if any(columns[name][model] != DASH for name in names)]
+        rows = [
+            (_bold(model, model == BASELINE), *(columns[name][model] for name in names)) for model in models
+        ]
+        if not rows:
+            continue
+        if last is not None:
+            rows.append((f"*{last_name}*", *(last(found, name) for name in names)))
+        parts.append(f"{title}:\n\n{table(('model', *names), rows)}")
+    return "\n\n".join(parts)
+
+
+def _kinds(found: Comparison) -> dict[str, list[str]]:
+    """The data sets of table 1 and of table 2 of the paper, where there are results."""
+    kinds = {"Biological graphs": 1, "Social graphs": 2}
+    listed = {
+        title: [name for name in found.datasets if published(number, "Ours", name) is not None]
+        for title, number in kinds.items()
+    }
+    return {title: names for title, names in listed.items() if names}
+
+
+def _column(
+    found: Comparison, dataset: str, cell: Callable[[Ledger, Comparison], str], mark_best: bool
+) -> dict[str, str]:
+    ledgers = {model: found.ledger(dataset, model) for model in found.models}
+    texts = {model: DASH if each is None else cell(each, found) for model, each in ledgers.items()}
+    numbers = {model: float(text.split()[0].rstrip("\\*")) for model, text in texts.items() if text != DASH}
+    best = max(numbers.values(), default=None) if mark_best and len(numbers) > 1 else None
+    return {model: _bold(text, numbers.get(model) == best is not None) for model, text in texts.items()}
+
+
+def _bold(text: str, is_bold: bool) -> str:
+    return f"**{text}**" if is_bold else text

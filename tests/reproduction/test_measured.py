@@ -44,7 +44,8 @@ def test_measured_rows_stand_beside_the_paper(found: list[CellResult]) -> None:
         "ours",
         "difference",
     }
-    assert {line.what for line in rows if line.row == "GK"} == {"reported"}
+    assert {line.title for line in rows if line.row == "GK"} == {"reported (SVM)"}
+    assert "| GIN | C | paper (C) | 89.40 ± 5.60 |" in markdown(found)
     entry = measured["GIN", "MUTAG", "C"].as_dict()
     assert entry["model"] == "gin"
     assert entry["paper_protocol"].startswith("C: one epoch for all folds")
@@ -52,8 +53,21 @@ def test_measured_rows_stand_beside_the_paper(found: list[CellResult]) -> None:
 
 def test_the_selection_of_the_paper_and_its_slip_are_said(found: list[CellResult]) -> None:
     notes = system_notes(found, "table2")
-    assert any("GK: SVM, parameters chosen inside the training part." in note for note in notes)
+    assert any(
+        "GK: support vector machine, parameters chosen inside the training part." in note for note in notes
+    )
     assert notes[-1] == "† GK on REDDIT-BINARY: the value repeats that of IMDB-BINARY; its source has 77.34."
     assert "65.87 ± 0.98†" in markdown(found)
     slips = [each.as_dict() for each in found if "paper_slip" in each.as_dict()]
     assert [(entry["row"], entry["dataset"]) for entry in slips] == [("GK", "REDDIT-BINARY")]
+
+
+def test_a_value_that_no_test_data_selected_stands_beside_our_held_out_accuracy(tmp_path: Path) -> None:
+    results = ResultsStore(tmp_path)
+    made = record(0, "held-out", "MUTAG")
+    results.add(replace(made, key=RecordKey("MUTAG", "wl", "held-out", 0)))
+    cells = choose_cells(["table1"], rows=["WL"], datasets=["MUTAG"])
+    empty = MeasuredLedgers(ResultsStore(tmp_path / "none"), 1)
+    (found,) = cell_results(cells, empty, compared=MeasuredLedgers(results, 1))
+    assert (found.cell.criterion, found.cell.paper is not None) == ("held-out", True)
+    assert found.difference is not None

@@ -183,7 +183,7 @@ def test_markdown_and_latex_tables() -> None:
         MeasuredLedgers(ResultsStore(RESULTS)),
     )
     page = markdown(results)
-    assert "| GIN | C | reported | 89.40 ± 5.60 | – | 64.60 ± 7.00 |" in page
+    assert "| GIN | C | reported (C) | 89.40 ± 5.60 | – | 64.60 ± 7.00 |" in page
     assert "| HGCN | C | paper | 93.16 ± 6.10 | 80.99 ± 2.58 | 66.54 ± 7.97 |" in page
     assert "| HGCN | C\\* | paper | 95.79" in page
     ours = next(line for line in lines(results, "table1")[1] if (line.row, line.what) == ("HGCN", "ours"))

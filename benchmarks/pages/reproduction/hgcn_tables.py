@@ -197,7 +197,8 @@ def paper_tables(results: Results, tables: Sequence[str]) -> str:
                 f"**{cell}**" if ours and cell != "–" else NOT_MEASURED if ours else cell
                 for cell in line.cells
             ]
-            cells.append((line.row, line.criterion.replace("*", "\\*"), line.what, *texts))
+            criterion = (line.selection or line.criterion).replace("*", "\\*")
+            cells.append((line.row, criterion, line.what, *texts))
         trained = [each for each in comparisons if each.cell.table == name and each.cell.variant is not None]
         missing = sum(each.ours is None for each in trained)
         left = "all are measured." if not missing else f"{missing} are not measured (section 10)."

@@ -90,7 +90,8 @@ def reproduce(
     running the command again trains only what is missing. C and C* select the epoch on the test folds, as the
     published results do, and are upper bounds; held-out selects it on a validation fold. Rows of other systems show
     what graphcaps compare has measured (--comparison); those without a record are copied from the paper and marked
-    "reported". Below each table stands how the paper's values of these rows were selected. The last lines say what was
+    "reported". The paper's values of these rows were selected in different ways: each is named beside the value, which
+    stands with our accuracy of the same kind, and explained below the table. The last lines say what was
     trained now, and date, hardware and number of epochs of the records that were stored before. Records of another
     number of epochs are not shown.
     """
@@ -263,11 +264,11 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
         before = None
         for line in rows:
             if line.what == REPORTED_ONLY:
-                shown.add_row(f"{line.row}, {REPORTED_ONLY}", *line.cells, style="dim")
+                shown.add_row(f"{line.row}, {line.title}", *line.cells, style="dim")
                 continue
             if (line.row, line.criterion) != before:
                 shown.add_row(f"{line.row}, {line.criterion}", style="bold")
-            shown.add_row(f"  {line.what}", *line.cells, style="bold" if line.what == "ours" else None)
+            shown.add_row(f"  {line.title}", *line.cells, style="bold" if line.what == "ours" else None)
             before = (line.row, line.criterion)
         console.print(shown)
         for sentence in system_notes(found, table):

@@ -36,12 +36,19 @@ class Line:
         criterion (str): Rule of epoch selection.
         what (str): ``"paper"``, ``"ours"``, ``"difference"``, ``"reported"``, or ``"± folds"``, ``"± seeds"``.
         cells (tuple): One text per data set.
+        selection (str): How the published results of another system were selected; "" on other lines.
     """
 
     row: str
     criterion: Criterion
     what: str
     cells: tuple[str, ...]
+    selection: str = ""
+
+    @property
+    def title(self) -> str:
+        """``what``, with the selection of published results: ``"paper (SVM)"``."""
+        return f"{self.what} ({self.selection})" if self.selection else self.what
 
 
 def titles(comparisons: Iterable[CellResult]) -> dict[str, str]:
@@ -74,11 +81,13 @@ def lines(
         }
         columns = [cells.get(name) for name in datasets]
         paper = tuple(_paper(each, separate_deviations) for each in columns)
+        system = next((each.cell.system for each in cells.values()), None)
+        selection = "" if system is None else system.selection
         if all(each is None or (each.cell.variant is None and each.ours is None) for each in columns):
-            result.append(Line(row, criterion, REPORTED_ONLY, paper))
+            result.append(Line(row, criterion, REPORTED_ONLY, paper, selection))
             continue
         if any(text != "–" for text in paper):
-            result.append(Line(row, criterion, "paper", paper))
+            result.append(Line(row, criterion, "paper", paper, selection))
         result.append(
             Line(row, criterion, "ours", tuple(_ours(each, separate_deviations) for each in columns))
         )
@@ -114,7 +123,7 @@ def markdown(comparisons: Sequence[CellResult]) -> str:
         text += f"|---|---|---|{'---|' * len(datasets)}\n"
         for line in rows:
             cells = [f"**{cell}**" if line.what == "ours" and cell != "–" else cell for cell in line.cells]
-            text += f"| {line.row} | {_escaped(line.criterion)} | {line.what} | {' | '.join(cells)} |\n"
+            text += f"| {line.row} | {_escaped(line.criterion)} | {_escaped(line.title)} | {' | '.join(cells)} |\n"
         text += "".join(f"\n{_escaped(note)}\n" for note in system_notes(comparisons, table))
         parts.append(text)
     return "\n".join(parts)
@@ -131,7 +140,7 @@ def latex(comparisons: Sequence[CellResult]) -> str:
         )
         text += f"\\toprule\nrow & criterion & & {heads} \\\\\n\\midrule\n"
         for line in rows:
-            cells = [_tex(cell) for cell in (line.row, line.criterion, line.what, *line.cells)]
+            cells = [_tex(cell) for cell in (line.row, line.criterion, line.title, *line.cells)]
             text += f"{' & '.join(cells)} \\\\\n"
         parts.append(f"{text}\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n")
     return "\n".join(parts)
