@@ -99,7 +99,7 @@ def test_blocks_of_large_graphs_are_said(store, monkeypatch):
     assert describe_reading(store, RunConfig(model="cliquepool")) == ()
 
 
-@pytest.mark.parametrize("model", ["wl", "wl-oa", "wl-forest"])
+@pytest.mark.parametrize("model", ["wl", "wl-oa", "dgk", "wl-forest"])
 def test_attributes_in_place_of_labels_are_named(store, model):
     attributed = replace(store, node_attributes=torch.rand(store.num_nodes, 2))
     expected = (

@@ -17,11 +17,11 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import RawInput
-from graphcaps.models.colour_counts import COLOUR_ARRAYS, ColourVocabulary, count_colours
+from graphcaps.models.colour_counts import COLOUR_ARRAYS, ColourCounts, ColourVocabulary, count_colours
 from graphcaps.models.kernel_svm import COSTS, KernelSVM, Setting
 from graphcaps.models.state_arrays import read_floats, read_integers
 
-__all__ = ["ColourKernelSVM", "ColourRows", "count_products"]
+__all__ = ["ColourKernelSVM", "ColourRows", "count_products", "kernel_vocabulary", "split_iterations"]
 
 _DENSE_FRACTION = 0.1  # columns that more of the rows have are multiplied densely, which is faster
 _STEP_ENTRIES = 1 << 22  # of a sparse product that are in memory at a time
@@ -49,6 +49,37 @@ def count_products(left: csr_array, right: csr_array) -> NDArray[np.float64]:
         for first in range(0, n, step):
             products[first : first + step] += (rest[first : first + step] @ transposed).toarray()
     return products
+
+
+def kernel_vocabulary(
+    colours: ColourCounts, graphs: NDArray[np.int64], min_graphs: int = 1
+) -> ColourVocabulary:
+    """The colours that at least ``min_graphs`` of some graphs have; if there are none, one that no graph has.
+
+    Args:
+        colours (ColourCounts): Counts of colours.
+        graphs (ndarray): Indices of the graphs.
+        min_graphs (int): Least number of graphs with a colour. (default: 1)
+    """
+    vocabulary = colours.frequent(graphs, min_graphs, len(colours.vocabulary))
+    # A vocabulary in a model file has at least one colour.
+    nothing = ColourVocabulary(np.zeros(1, np.int64), np.zeros(1, np.uint64))
+    return vocabulary if len(vocabulary) else nothing
+
+
+def split_iterations(
+    counts: csr_array, vocabulary: ColourVocabulary, iterations: int
+) -> tuple[csr_array, ...]:
+    """The columns of each iteration, float64 ``[n, C_t]``.
+
+    Args:
+        counts (csr_array): Counts of the colours of a vocabulary, ``[n, C]``.
+        vocabulary (ColourVocabulary): The C colours.
+        iterations (int): Number of parts; there may be none of the last colours.
+    """
+    counts = csr_array(counts, dtype=np.float64)
+    bounds = np.searchsorted(vocabulary.iteration, np.arange(iterations + 1))
+    return tuple(csr_array(counts[:, first:end]) for first, end in pairwise(bounds.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +163,7 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
         return self.iterations[-1]
 
     def _fit_columns(self, store: GraphStore, indices: NDArray[np.int64]) -> ColourVocabulary:
-        colours = count_colours(store, self._most_iterations)
-        vocabulary = colours.frequent(indices, 1, len(colours.vocabulary))
-        # Graphs without nodes have no colours; a vocabulary has at least one.
-        return (
-            vocabulary if len(vocabulary) else ColourVocabulary(np.zeros(1, np.int64), np.zeros(1, np.uint64))
-        )
+        return kernel_vocabulary(count_colours(store, self._most_iterations), indices)
 
     def _rows(self, store: GraphStore, indices: NDArray[np.int64], columns: ColourVocabulary) -> ColourRows:
         colours = count_colours(store, self._most_iterations)
@@ -145,7 +171,7 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
         graph = np.repeat(np.arange(len(indices)), np.diff(counts.indptr))
         cell = graph * T + colours.vocabulary.iteration[counts.indices]
         squares = np.bincount(cell, self._self_products(counts.data), len(indices) * T)
-        blocks = _split(colours.select(indices, columns), columns, T)
+        blocks = split_iterations(colours.select(indices, columns), columns, T)
         return ColourRows(blocks, squares.reshape(-1, T).cumsum(1))
 
     def _take(self, rows: ColourRows, index: NDArray[np.int64]) -> ColourRows:
@@ -176,7 +202,7 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
         kept = kept if len(kept) else np.zeros(1, np.int64)
         vocabulary = ColourVocabulary(columns.iteration[kept], columns.colour[kept])
         counts = _join(rows.blocks[: h + 1])[:, kept]
-        return vocabulary, ColourRows(_split(counts, vocabulary, h + 1), rows.squares[:, : h + 1])
+        return vocabulary, ColourRows(split_iterations(counts, vocabulary, h + 1), rows.squares[:, : h + 1])
 
     # ------------------------------------------------------------------ saving
     def _column_state(self, columns: ColourVocabulary) -> dict[str, Tensor]:
@@ -210,14 +236,7 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
         if (counts < 1).any():
             raise ArgumentError(owner, "support_counts", "be at least 1", float(counts.min()))
         table = csr_array((counts, indices, ptr), shape=(num_rows, len(columns)))
-        return ColourRows(_split(table, columns, T), squares)
-
-
-def _split(counts: csr_array, vocabulary: ColourVocabulary, iterations: int) -> tuple[csr_array, ...]:
-    """The columns of each iteration, float64."""
-    counts = csr_array(counts, dtype=np.float64)
-    bounds = np.searchsorted(vocabulary.iteration, np.arange(iterations + 1))
-    return tuple(csr_array(counts[:, first:end]) for first, end in pairwise(bounds.tolist()))
+        return ColourRows(split_iterations(table, columns, T), squares)
 
 
 def _join(blocks: Sequence[csr_array]) -> csr_array:

@@ -21,15 +21,17 @@ from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.models.state_arrays import read_floats, split_state
 from graphcaps.models.svm_arrays import SVMArrays, SVMFit
 
-__all__ = ["COSTS", "DenseKernelSVM", "KernelSVM", "Setting"]
+__all__ = ["COSTS", "SELECTED_ARRAYS", "DenseKernelSVM", "KernelSVM", "Setting"]
 
 COSTS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """Values of C that a fit selects among, unless others are set."""
 
+SELECTED_ARRAYS = ("selected_setting", "selected_cost")
+"""Names of the arrays with the selected values in the state of a model."""
+
 _HELD_OUT = 0.1  # of each class, without validation graphs
 _COPIES = 3  # of the Gram matrix at a time: the sums of the kernel, the kernel, and libsvm's
 _STEP_ROWS = 1024  # graphs whose kernel with the support vectors is in memory at a time
-_SELECTED = ("selected_setting", "selected_cost")
 
 Setting = tuple[float, ...]
 """One value of each selected option of a kernel, without C."""
@@ -268,7 +270,7 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
 
     # ------------------------------------------------------------------ saving
     def _state(self) -> dict[str, Tensor]:
-        selected = zip(_SELECTED, (self.setting, (self.cost,)), strict=True)
+        selected = zip(SELECTED_ARRAYS, (self.setting, (self.cost,)), strict=True)
         return (
             {name: torch.tensor(values, dtype=torch.float64) for name, values in selected}
             | self._column_state(self.columns)
@@ -278,15 +280,15 @@ class KernelSVM(ClassicalModel, Generic[Fitted, Rows]):
 
     def _load_state(self, state: Mapping[str, Tensor]) -> None:
         owner = type(self).__name__
-        own, machine = split_state(state, (*_SELECTED, *self.column_arrays, *self.row_arrays))
+        own, machine = split_state(state, (*SELECTED_ARRAYS, *self.column_arrays, *self.row_arrays))
         arrays = SVMArrays.from_state(machine, self.num_classes, owner)
         lengths = (len(self.settings[0]), 1)
         setting, cost = (
             tuple(read_floats(own, name, owner, (length,)).tolist())
-            for name, length in zip(_SELECTED, lengths, strict=True)
+            for name, length in zip(SELECTED_ARRAYS, lengths, strict=True)
         )
         allowed: tuple[Sequence[Setting], ...] = (self.settings, [(value,) for value in self.C])
-        for name, values, known in zip(_SELECTED, (setting, cost), allowed, strict=True):
+        for name, values, known in zip(SELECTED_ARRAYS, (setting, cost), allowed, strict=True):
             if values not in known:
                 expected = f"be one of {', '.join(map(_describe_setting, known))}"
                 raise ArgumentError(owner, name, expected, _describe_setting(values))
