@@ -13,7 +13,7 @@ from graphcaps.cli.run_options import configure, describe_preset
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, GraphcapsError
 from graphcaps.presets import load_preset
 from tests.cli.training import invoke
 
@@ -54,6 +54,62 @@ def test_configuration_by_data_set_and_options(store: GraphStore) -> None:
     assert configure(mutag, model="hgcn").model_arguments == configure(mutag).model_arguments
     with pytest.raises(ArgumentError, match="'model' must be one of"):
         configure(mutag, model="ginn")
+
+
+def test_settings_replace_values_of_the_preset(store: GraphStore) -> None:
+    settings = ["context=gin", "context_layers=3", "num_capsules=[8, 4]", "model.dropout=0.2"]
+    settings += ["features.edge_labels=messages", "training.weight_decay=0", "training.batch_size = 8"]
+    config = configure(store, settings=settings)
+    assert config.model_arguments | {"context": "gin", "context_layers": 3} == config.model_arguments
+    assert config.model_arguments["num_capsules"] == (8, 4)
+    assert (config.features.edge_labels, config.training.weight_decay) == ("messages", 0.0)
+    assert config.training.batch_size == 8
+    assert config.source == "default"
+    preset = load_preset("default")
+    assert set(preset.by_data) - set(config.by_data) == {"dropout", "batch_size"}
+    assert configure(store, settings=["training.epochs=5"], epochs=9).training.epochs == 9
+    assert configure(store, model="wl-forest", settings=["trees=7"]).model_arguments == {"trees": 7}
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "message"),
+    [
+        (["context"], {}, r"options: '--set' must be NAME=VALUE, such as context=gin, got 'context'"),
+        (["contxt=gin"], {}, r"'--set' must name an option of the model 'hgcn', such as context, .*'contxt'"),
+        (
+            ["data.x=1"],
+            {},
+            r"'--set' must name an option of the model 'hgcn', features.NAME or training.NAME",
+        ),
+        (["training.epoch=1"], {}, r"--set: unknown key 'epoch' in \[training\].*'epochs'"),
+        (["training.epochs=many"], {}, r"--set, \[training\] epochs: expected a whole number, found 'many'"),
+        (["training.epochs=1"], {"model": "wl"}, r"'--set' must name an option of the model 'wl', got"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    store: GraphStore, settings: list[str], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(GraphcapsError, match=message):
+        configure(store, settings=settings, **options)
+
+
+def test_settings_of_the_model_reach_training(tmp_path: Path) -> None:
+    out = tmp_path / "model.safetensors"
+    words = ("train", "planted-parts", *SMALL, "--set", "capsule_dim=8", "--set", "num_capsules=2")
+    context = ("--set", "context=gated", "--set", "context_jumping=true")
+    result = invoke(*words, *context, "--out", out)
+    assert result.exit_code == 0, result.output
+    stored = graphcaps.load(out)
+    assert stored.config.model_arguments["context"] == "gated"
+    assert stored.model.layers[0].context.jump is not None
+    for option, sentence in (
+        ("context=gcn", "'context' must be one of none, residual, gated, gin, got 'gcn'"),
+        ("context=2", "'context' must be a string, got 2"),
+    ):
+        refused = invoke(*words, "--set", option, "--out", tmp_path / "other.safetensors")
+        assert (refused.exit_code, sentence in refused.stderr) == (2, True), refused.stderr
+    both = invoke(*words, *context, "--parts", "blocks", "--out", tmp_path / "other.safetensors")
+    assert (both.exit_code, "must be 'none' beside parts='blocks'" in both.stderr) == (2, True), both.stderr
 
 
 @pytest.mark.parametrize("name", ["proteins", "PROTEINS", "MUTAG", "planted-parts", "planted-parts-easy"])

@@ -116,6 +116,31 @@ def test_concatenated_stores_equal_the_store():
 
 
 # ---------------------------------------------------------------------- scikit-learn conventions
+def test_the_option_context():
+    model = small(context="gin", context_layers=1, context_jumping=True, epochs=1).fit(labelled())
+    arguments = model.model_.config.model_arguments
+    assert (arguments["context"], arguments["context_layers"], arguments["context_jumping"]) == (
+        "gin",
+        1,
+        True,
+    )
+    context = model.model_.model.layers[0].context
+    assert (context.kind, len(context.weights)) == ("gin", 1)
+    assert "context" not in small(epochs=1).fit(labelled()).model_.config.model_arguments
+    for options, message in (
+        ({"context": "gcn"}, "'context' must be one of None, 'none', 'residual', 'gated', 'gin', got 'gcn'"),
+        ({"context_layers": 0}, "'context_layers' must be an integer of at least 1, or None, got 0"),
+        (
+            {"context_layers": 2},
+            "'context_layers' must come with a context, 'residual', 'gated', 'gin', got 2",
+        ),
+        ({"context": "none", "context_jumping": True}, "'context_jumping' must come with a context"),
+        ({"context": "gin", "parts": "blocks"}, "'context' must be 'none' beside parts='blocks', got 'gin'"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            small(**options).fit(labelled())
+
+
 def test_the_option_parts():
     model = small(parts="blocks", epochs=1).fit(labelled())
     assert model.model_.config.model_arguments["parts"] == "blocks"

@@ -53,6 +53,7 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
+    Settings,
     configure,
     describe_preset,
     selection_metric,
@@ -88,6 +89,7 @@ def evaluate(
         str, option("--protocol", metavar="NAME", help="held-out, paper or both.")
     ] = "held-out",
     model: ModelName = None,
+    settings: Settings = None,
     variant: Annotated[
         str | None, option("--variant", metavar="NAME", help="Name in the results. Default: the model.")
     ] = None,
@@ -202,7 +204,7 @@ def evaluate(
         config = configure(
             store, preset=preset, model=model,
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
-            precision=precision,
+            precision=precision, settings=settings,
         )  # fmt: skip
         network_options = {
             "--group": group,

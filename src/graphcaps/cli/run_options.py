@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from graphcaps.cli.output import option
 
@@ -23,6 +26,7 @@ __all__ = [
     "ModelName",
     "Precision",
     "Preset",
+    "Settings",
     "configure",
     "describe_classes",
     "describe_preset",
@@ -65,6 +69,15 @@ ClassWeight = Annotated[
     str | None,
     option("--class-weight", metavar="balanced", help="Weight classes inversely to their frequency."),
 ]
+Settings = Annotated[
+    list[str] | None,
+    option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A value of the preset: an option of the model, such as context=gin, or one of features.NAME and "
+        "training.NAME. Can be repeated.",
+    ),
+]
 Device = Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")]
 
 
@@ -79,6 +92,7 @@ def configure(
     max_nodes: int | None = None,
     precision: str | None = None,
     parts: str | None = None,
+    settings: Sequence[str] | None = None,
 ) -> RunConfig:
     """The configuration of a run; its ``source`` names the preset.
 
@@ -100,6 +114,7 @@ def configure(
         max_nodes (int, optional): Replaces the value of the preset; 0 keeps all nodes.
         precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"blocks"``.
+        settings (sequence of str, optional): Further values as ``NAME=VALUE``, see :func:`change_settings`.
     """
     from graphcaps.config import RunConfig
     from graphcaps.errors import ArgumentError
@@ -125,6 +140,7 @@ def configure(
             expected, got = f"be of the model '{model}', or be left out", f"a preset of '{config.model}'"
             raise ArgumentError("options", "--preset", expected, got)
         config = replace_model(config, model)
+    config = change_settings(config, settings or ())
     if is_classical(config.model):
         given = {
             "--epochs": epochs,
@@ -146,7 +162,8 @@ def configure(
             got = repr(parts) if has_parts else f"the model '{config.model}'"
             raise ArgumentError("options", "--parts", f"be 'blocks', with the model {models}", got)
         config = config.with_model(parts=parts)
-        if "context" in config.model_arguments:
+        names = {text.partition("=")[0] for text in settings or ()}
+        if "context" in config.model_arguments and "context" not in names:
             config = config.with_model(context="none")  # parts have message passing layers of their own
     if max_nodes is not None:
         if max_nodes < 0:
@@ -155,6 +172,52 @@ def configure(
     return config.with_training(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
     )
+
+
+def change_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
+    """The configuration with values of ``--set``.
+
+    Args:
+        config (RunConfig): Any configuration.
+        settings (sequence of str): Values as ``NAME=VALUE``. NAME is an option of the model, ``features.NAME`` or
+            ``training.NAME``, as in a preset. VALUE is written as in TOML; a word needs no quotation marks.
+
+    Raises:
+        ArgumentError: If a text has no ``=``, or its name is unknown.
+        DataError: If a value of features or training has the wrong type.
+    """
+    from graphcaps.config import RunConfig
+    from graphcaps.errors import ArgumentError
+    from graphcaps.models import find_model, is_classical
+
+    for text in settings:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise ArgumentError("options", "--set", "be NAME=VALUE, such as context=gin", repr(text))
+        section, _, key = name.rpartition(".")
+        sections = ("", "model") if is_classical(config.model) else ("", "model", "features", "training")
+        if section not in sections:
+            expected = f"name an option of the model '{config.model}'"
+            expected += ", features.NAME or training.NAME" if len(sections) > 2 else ""
+            raise ArgumentError("options", "--set", expected, repr(name))
+        known = find_model(config.model).options()
+        if section in ("", "model") and key not in known:
+            near = difflib.get_close_matches(key, known, n=3) or list(known)
+            expected = f"name an option of the model '{config.model}', such as {', '.join(near)}"
+            raise ArgumentError("options", "--set", expected, repr(name))
+        values = config.as_dict()
+        values[section or "model"][key] = _parse_value(value)
+        values["by_data"] = [each for each in values["by_data"] if each != key]
+        config = RunConfig.from_dict(values, "--set")
+    return config
+
+
+def _parse_value(text: str) -> Any:
+    """A value in TOML notation; any other text is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        return text
 
 
 def selection_metric(name: str | None, owner: str) -> SelectionMetric:

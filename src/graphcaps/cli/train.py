@@ -41,6 +41,7 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
+    Settings,
     configure,
     describe_classes,
     describe_preset,
@@ -75,6 +76,7 @@ def train(
         str | None,
         option("--parts", metavar="blocks", help="Train capsules to be parts of the graph (docs/parts.md)."),
     ] = None,
+    settings: Settings = None,
     epochs: Epochs = None,
     batch_size: BatchSize = None,
     max_nodes: MaxNodes = None,
@@ -192,6 +194,7 @@ def train(
         learning_rate=learning_rate,
         precision=precision,
         parts=parts,
+        settings=settings,
     )
     chosen = describe_preset(store, config, preset)
     note(f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}, {chosen}.")

@@ -34,6 +34,7 @@ from graphcaps.estimator.parameters import OWNER, check_parameters, default_conf
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY, abstain
 from graphcaps.metrics import SelectionMetric
+from graphcaps.nn.context import ContextKind
 from graphcaps.training.baseline import fit_baseline
 from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
@@ -63,6 +64,11 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         routing_iterations (int): Number of routing iterations.
         parts ("blocks" or None): With ``"blocks"``, a loss trains the lowest capsules to be parts of the graph
             (docs/parts.md).
+        context (str, optional): Message passing layers under the votes, ``"residual"``, ``"gated"``, ``"gin"`` or
+            ``"none"`` (docs/method.md); ``None`` is the value of the preset. Excludes ``parts``.
+        context_layers (int, optional): Number of these layers; ``None`` is 2 unless the preset has a value.
+        context_jumping (bool, optional): Whether the votes read all of these layers; ``None`` is ``False`` unless the
+            preset has a value.
         dropout (float, optional): Dropout rate in training; ``None`` is 0.5 up to 1,500 graphs of at most 6 classes
             and 0.1 above.
         epochs (int): Largest number of epochs.
@@ -129,6 +135,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         num_factors: int = _MODEL["num_factors"],
         routing_iterations: int = _MODEL["routing_iterations"],
         parts: Literal["blocks"] | None = None,
+        context: ContextKind | Literal["none"] | None = None,
+        context_layers: int | None = None,
+        context_jumping: bool | None = None,
         dropout: float | None = None,
         epochs: int = _TRAINING.epochs,
         batch_size: int | None = None,
@@ -158,6 +167,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.num_factors = num_factors
         self.routing_iterations = routing_iterations
         self.parts = parts
+        self.context = context
+        self.context_layers = context_layers
+        self.context_jumping = context_jumping
         self.dropout = dropout
         self.epochs = epochs
         self.batch_size = batch_size

@@ -15,6 +15,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import SelectionMetric
+from graphcaps.nn.context import context_kinds
 from graphcaps.training.loop import Callback
 from graphcaps.types import EdgeLabelUse
 
@@ -34,6 +35,7 @@ _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allow
     "capsule_dim": (1, False),
     "num_factors": (1, False),
     "routing_iterations": (1, False),
+    "context_layers": (1, True),
     "epochs": (1, False),
     "batch_size": (1, True),
     "halve_every": (1, False),
@@ -52,6 +54,8 @@ _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, co
 _OPTIONAL_REALS = ("dropout", "weight_decay")  # None: by the number of graphs, and by the preset
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "parts": (None, "blocks"),
+    "context": (None, "none", *context_kinds()),
+    "context_jumping": (None, True, False),
     "calibrate": (True, False, "temperature", "isotonic"),
     "featurizer": (None, *FEATURIZERS),
     "edge_labels": (None, False, *get_args(EdgeLabelUse)),
@@ -59,7 +63,10 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "warm_start": (True, False),
     "metric": get_args(SelectionMetric),
 }
-_MODEL_PARAMETERS = ("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts")
+_MODEL_PARAMETERS = (
+    *("capsule_dim", "num_factors", "routing_iterations", "dropout", "parts"),
+    *("context", "context_layers", "context_jumping"),
+)
 _TRAINING_PARAMETERS = (
     *("epochs", "batch_size", "learning_rate", "halve_every", "weight_decay"),
     *("reconstruction_weight", "average_epochs"),
@@ -145,8 +152,13 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     model = {key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS}
     model["num_capsules"] = tuple(int(count) for count in listed)
     changed = changed.with_model(**_given(model, base))
-    if parameters["parts"] is not None and "context" in changed.model_arguments:
+    has_parts, by_preset = parameters["parts"] is not None, parameters["context"] is None
+    if has_parts and by_preset and "context" in changed.model_arguments:
         changed = changed.with_model(context="none")  # parts have message passing layers of their own
+    for name in ("context_layers", "context_jumping"):
+        if parameters[name] and changed.model_arguments.get("context", "none") == "none":
+            expected = f"come with a context, {', '.join(map(repr, context_kinds()))}"
+            raise ArgumentError(OWNER, name, expected, repr(parameters[name]))
     training = {key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS}
     changed = changed.with_training(**_given(training, base))
     same = replace(changed, dataset=base.dataset) == base
