@@ -15,6 +15,7 @@ from graphcaps.errors import (
     DataError,
     UsageError,
     check_at_least,
+    check_fraction,
     check_probability,
     warn_user,
 )
@@ -105,3 +106,11 @@ def test_probabilities_are_at_least_0_and_below_1(value):
     with pytest.raises(ArgumentError) as error:
         check_probability("GIN", dropout=value)
     assert str(error.value) == f"GIN: 'dropout' must be at least 0 and below 1, got {value}."
+
+
+@pytest.mark.parametrize("value", [0.0, 1.1, float("nan")])
+def test_fractions_are_above_0_and_at_most_1(value):
+    check_fraction("ASAP", ratio=1.0)
+    with pytest.raises(ArgumentError) as error:
+        check_fraction("ASAP", ratio=value)
+    assert str(error.value) == f"ASAP: 'ratio' must be above 0 and at most 1, got {value}."

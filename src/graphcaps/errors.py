@@ -23,6 +23,7 @@ __all__ = [
     "ShapeError",
     "UsageError",
     "check_at_least",
+    "check_fraction",
     "check_probability",
     "printable",
     "shorten",
@@ -118,6 +119,17 @@ def check_probability(owner: str, **options: float) -> None:
     for name, value in options.items():
         if not 0 <= value < 1:
             raise ArgumentError(owner, name, "be at least 0 and below 1", value)
+
+
+def check_fraction(owner: str, **options: float) -> None:
+    """Rejects options that are not a fraction above 0 and at most 1.
+
+    Raises:
+        ArgumentError: If a value is out of this range.
+    """
+    for name, value in options.items():
+        if not 0 < value <= 1:
+            raise ArgumentError(owner, name, "be above 0 and at most 1", value)
 
 
 class DataError(GraphcapsError, ValueError):

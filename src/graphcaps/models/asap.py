@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least, check_fraction, check_probability
 from graphcaps.nn.asap_pooling import ASAPooling, convolve
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
@@ -82,13 +82,9 @@ class ASAP(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
-            if value < 1:
-                raise ArgumentError("ASAP", name, "be at least 1", value)
-        if not 0 < ratio <= 1:
-            raise ArgumentError("ASAP", "ratio", "be above 0 and at most 1", ratio)
-        if not 0 <= attention_dropout < 1:
-            raise ArgumentError("ASAP", "attention_dropout", "be at least 0 and below 1", attention_dropout)
+        check_at_least("ASAP", 1, hidden=hidden, num_layers=num_layers)
+        check_fraction("ASAP", ratio=ratio)
+        check_probability("ASAP", attention_dropout=attention_dropout)
         widths = [in_channels] + [hidden] * num_layers
         self.convs = nn.ModuleList(ReplicaGCNConv(a, b, lead=lead) for a, b in pairwise(widths))
         self.pools = nn.ModuleList(

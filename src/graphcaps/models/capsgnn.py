@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.histogram_decoder import HistogramDecoder
@@ -120,15 +120,10 @@ class CapsGNN(GraphModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (
-            ("capsule_dim", capsule_dim),
-            ("channels", channels),
-            ("num_layers", num_layers),
-            ("num_capsules", num_capsules),
-            ("routing_iterations", routing_iterations),
-        ):
-            if value < 1:
-                raise ArgumentError("CapsGNN", name, "be at least 1", value)
+        check_at_least(
+            "CapsGNN", 1, capsule_dim=capsule_dim, channels=channels, num_layers=num_layers,
+            num_capsules=num_capsules, routing_iterations=routing_iterations,
+        )  # fmt: skip
         self.capsule_dim, self.routing_iterations = capsule_dim, routing_iterations
         d, width, joined = capsule_dim, channels * capsule_dim, num_layers * channels
         self.input_norm = RaggedBatchNorm(in_channels, lead=lead)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphcaps.config import FeatureConfig
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, ShapeError, UsageError
+from graphcaps.errors import ArgumentError, ShapeError, UsageError, check_at_least
 from graphcaps.registry import RegisteredModel, ScoreKind
 
 __all__ = ["ClassicalModel", "RawInput", "ValidationGraphs"]
@@ -189,9 +189,7 @@ class ClassicalModel(RegisteredModel, ABC):
         """:meth:`load_state`; a refused state leaves the model as it was."""
 
     def _require_at_least(self, least: int, **options: float) -> None:
-        for name, value in options.items():
-            if value < least:
-                raise ArgumentError(type(self).__name__, name, f"be at least {least}", value)
+        check_at_least(type(self).__name__, least, **options)
 
     def _require_fitted(self, purpose: str) -> None:
         if not self.is_fitted:

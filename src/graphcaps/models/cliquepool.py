@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from graphcaps.data.structures.cliques import CliqueLevels
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, check_at_least
 from graphcaps.nn.coarsening_network import CoarseningNetwork
 from graphcaps.registry import MODELS, Choices, Interval
 
@@ -59,8 +59,7 @@ class CliquePool(CoarseningNetwork):
         dropout: float = 0.0,
         lead: tuple[int, ...] = (),
     ) -> None:
-        if num_pools < 1:
-            raise ArgumentError("CliquePool", "num_pools", "be at least 1", num_pools)
+        check_at_least("CliquePool", 1, num_pools=num_pools)
         if reduction not in ("max", "mean"):
             raise ArgumentError("CliquePool", "reduction", "be 'max' or 'mean'", repr(reduction))
         super().__init__(

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.conv_head import ConvHead
 from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.mean_conv import ReplicaMeanConv
@@ -86,14 +86,8 @@ class DGCNN(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value, least in (
-            ("hidden", hidden, 1),
-            ("num_layers", num_layers, 1),
-            ("k", k, _FEWEST),
-            ("dense", dense, 1),
-        ):
-            if value < least:
-                raise ArgumentError("DGCNN", name, f"be at least {least}", value)
+        check_at_least("DGCNN", 1, hidden=hidden, num_layers=num_layers, dense=dense)
+        check_at_least("DGCNN", _FEWEST, k=k)
         self.k = k
         widths = [in_channels] + [hidden] * num_layers + [1]
         self.layers = nn.ModuleList(ReplicaMeanConv(a, b, lead=lead) for a, b in pairwise(widths))

@@ -9,9 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.errors import check_at_least
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.pooling import max_pool
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
@@ -21,7 +20,7 @@ from graphcaps.ops.graph_mean import mean_over_graphs
 from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.soft_pooling import assignment_entropy, edge_norm, link_loss, soft_pool
 from graphcaps.ops.unit_rows import unit_rows
-from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
+from graphcaps.registry import MODELS, Choices, DataOption, Interval
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["DiffPool", "DiffPoolOutput"]
@@ -86,7 +85,7 @@ class _Convolutions(nn.Module):
 
 
 @MODELS.register("diffpool")
-class DiffPool(GraphModel):
+class DiffPool(LogitModel):
     r"""Classifies graphs with a learned soft assignment of nodes to clusters.
 
     DiffPool (NeurIPS 2018, https://arxiv.org/abs/1806.08804):
@@ -123,7 +122,6 @@ class DiffPool(GraphModel):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = (
         "Hierarchical Graph Representation Learning with Differentiable Pooling, NeurIPS 2018, "
         "https://arxiv.org/abs/1806.08804"
@@ -155,12 +153,8 @@ class DiffPool(GraphModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, size in (("hidden", hidden), ("num_layers", num_layers), ("num_clusters", num_clusters)):
-            if size < 1:
-                raise ArgumentError("DiffPool", name, "be at least 1", size)
-        for name, weight in (("link_weight", link_weight), ("entropy_weight", entropy_weight)):
-            if not weight >= 0:
-                raise ArgumentError("DiffPool", name, "be at least 0", weight)
+        check_at_least("DiffPool", 1, hidden=hidden, num_layers=num_layers, num_clusters=num_clusters)
+        check_at_least("DiffPool", 0, link_weight=link_weight, entropy_weight=entropy_weight)
         self.num_clusters, self.link_weight, self.entropy_weight = num_clusters, link_weight, entropy_weight
         width = num_layers * hidden
         # GNN_e and GNN_p of a replica run side by side, as two more replicas: half as many operations.
@@ -206,10 +200,9 @@ class DiffPool(GraphModel):
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         """Cross-entropy, and the losses of the assignment unless ``output`` has scores alone."""
-        total = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        terms = {"cross-entropy": total}
-        if isinstance(output, DiffPoolOutput):
-            terms["link"] = mean_over_graphs(output.link_loss, y)
-            terms["entropy"] = mean_over_graphs(output.entropy, y)
-            total = total + self.link_weight * terms["link"] + self.entropy_weight * terms["entropy"]
-        return LossTerms(total, terms)
+        loss = super().loss(output, y, options)
+        if not isinstance(output, DiffPoolOutput):
+            return loss
+        link, entropy = mean_over_graphs(output.link_loss, y), mean_over_graphs(output.entropy, y)
+        total = loss.total + self.link_weight * link + self.entropy_weight * entropy
+        return LossTerms(total, {**loss.terms, "link": link, "entropy": entropy})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from graphcaps.data.structures.eigen_modes import EigenLevels
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.coarsening_network import CoarseningNetwork
 from graphcaps.registry import MODELS, Choices, Interval
 
@@ -69,11 +69,9 @@ class EigenPool(CoarseningNetwork):
         dropout: float = 0.5,
         lead: tuple[int, ...] = (),
     ) -> None:
-        for name, value in (("modes", modes), ("final_modes", final_modes)):
-            if value < 1:
-                raise ArgumentError("EigenPool", name, "be at least 1", value)
-        if any(size < 2 for size in cluster_sizes):
-            raise ArgumentError("EigenPool", "cluster_sizes", "be at least 2", min(cluster_sizes))
+        check_at_least("EigenPool", 1, modes=modes, final_modes=final_modes)
+        if cluster_sizes:
+            check_at_least("EigenPool", 2, cluster_sizes=min(cluster_sizes))
         widths = (*(modes for _ in cluster_sizes), final_modes)
         super().__init__(
             in_channels, num_classes, hidden=hidden, num_layers=num_layers, pooled_widths=widths, reduction="sum",

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
@@ -106,11 +106,8 @@ class GCAPSCNN(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (("hidden", hidden), ("num_layers", num_layers), ("powers", powers)):
-            if value < 1:
-                raise ArgumentError("GCAPSCNN", name, "be at least 1", value)
-        if hops < 0:
-            raise ArgumentError("GCAPSCNN", "hops", "be at least 0", hops)
+        check_at_least("GCAPSCNN", 1, hidden=hidden, num_layers=num_layers, powers=powers)
+        check_at_least("GCAPSCNN", 0, hops=hops)
         self.powers = powers
         joined = powers * hidden
         self.input_norm = RaggedBatchNorm(in_channels, lead=lead)

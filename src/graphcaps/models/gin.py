@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.logit_model import LogitModel
@@ -77,9 +77,7 @@ class GIN(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
-            if value < 1:
-                raise ArgumentError("GIN", name, "be at least 1", value)
+        check_at_least("GIN", 1, hidden=hidden, num_layers=num_layers)
         widths = [in_channels] + [hidden] * num_layers
         self.convs = nn.ModuleList(
             ReplicaGINConv(ReplicaMLP([a, b, b], bias=False, lead=lead), train_epsilon=train_epsilon)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from graphcaps.data.structures.haar_basis import HaarLevels
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.coarsening_network import CoarseningNetwork
 from graphcaps.registry import MODELS, Choices, Interval
 
@@ -61,8 +61,7 @@ class HaarPool(CoarseningNetwork):
         dropout: float = 0.0,
         lead: tuple[int, ...] = (),
     ) -> None:
-        if num_pools < 1:
-            raise ArgumentError("HaarPool", "num_pools", "be at least 1", num_pools)
+        check_at_least("HaarPool", 1, num_pools=num_pools)
         super().__init__(
             in_channels, num_classes, hidden=hidden, num_layers=num_layers, pooled_widths=(1,) * num_pools,
             reduction="sum", batch_norm=False, dropout=dropout, lead=lead,

@@ -10,17 +10,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
-from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import cross_entropy
+from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.replica_linear import ReplicaLinear
 from graphcaps.nn.replica_mlp import ReplicaMLP
 from graphcaps.ops.graph_mean import mean_over_graphs
 from graphcaps.ops.propagation.propagation import degrees, neighbour_sum
 from graphcaps.ops.soft_pooling import cut_loss, normalise_coarse, orthogonality_loss, soft_pool
-from graphcaps.registry import MODELS, Choices, DataOption, DatasetSize, Interval, ScoreKind
+from graphcaps.registry import MODELS, Choices, DataOption, DatasetSize, Interval
 from graphcaps.types import EdgeTable, GraphBatch, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["MinCut", "MinCutOutput"]
@@ -69,7 +68,7 @@ class _Convolution(nn.Module):
 
 
 @MODELS.register("mincut")
-class MinCut(GraphModel):
+class MinCut(LogitModel):
     r"""Classifies graphs with clusters that cut few edges.
 
     MinCutPool (ICML 2020, https://arxiv.org/abs/1907.00481). At each level, from :math:`\tilde A = D^{-1/2} A D^{-1/2}`
@@ -104,7 +103,6 @@ class MinCut(GraphModel):
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
     """
 
-    scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = (
         "Spectral Clustering with Graph Neural Networks for Graph Pooling, ICML 2020, https://arxiv.org/abs/1907.00481"
     )
@@ -132,16 +130,8 @@ class MinCut(GraphModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        if hidden < 1:
-            raise ArgumentError("MinCut", "hidden", "be at least 1", hidden)
-        if not num_clusters or min(num_clusters) < 1:
-            raise ArgumentError(
-                "MinCut", "num_clusters", "name at least one number, each at least 1", num_clusters
-            )
-        weights = {"cut_weight": cut_weight, "orthogonality_weight": orthogonality_weight}
-        for name, weight in weights.items():
-            if not weight >= 0:
-                raise ArgumentError("MinCut", name, "be at least 0", weight)
+        check_at_least("MinCut", 1, hidden=hidden, num_clusters=num_clusters)
+        check_at_least("MinCut", 0, cut_weight=cut_weight, orthogonality_weight=orthogonality_weight)
         self.num_clusters = tuple(num_clusters)
         self.cut_weight, self.orthogonality_weight = cut_weight, orthogonality_weight
         widths = [in_channels] + [hidden] * len(num_clusters)
@@ -190,15 +180,13 @@ class MinCut(GraphModel):
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         """Cross-entropy, and the losses of the assignments unless ``output`` has scores alone."""
-        total = cross_entropy(output.class_scores, y, options.class_weight, options.graph_weight)
-        terms = {"cross-entropy": total}
-        if isinstance(output, MinCutOutput):
-            terms["cut"] = mean_over_graphs(output.cut_loss, y)
-            terms["orthogonality"] = mean_over_graphs(output.orthogonality_loss, y)
-            total = (
-                total + self.cut_weight * terms["cut"] + self.orthogonality_weight * terms["orthogonality"]
-            )
-        return LossTerms(total, terms)
+        loss = super().loss(output, y, options)
+        if not isinstance(output, MinCutOutput):
+            return loss
+        cut = mean_over_graphs(output.cut_loss, y)
+        orthogonality = mean_over_graphs(output.orthogonality_loss, y)
+        total = loss.total + self.cut_weight * cut + self.orthogonality_weight * orthogonality
+        return LossTerms(total, {**loss.terms, "cut": cut, "orthogonality": orthogonality})
 
     def _convolve(self, level: int, x: Tensor, adjacency: Tensor) -> Tensor:
         """A convolution on coarse graphs, ``x [*lead, B, k, d]``."""

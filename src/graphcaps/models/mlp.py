@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.pooling import sum_pool
@@ -71,9 +71,8 @@ class MLP(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value, least in (("hidden", hidden, 1), ("node_layers", node_layers, 0)):
-            if value < least:
-                raise ArgumentError("MLP", name, f"be at least {least}", value)
+        check_at_least("MLP", 1, hidden=hidden)
+        check_at_least("MLP", 0, node_layers=node_layers)
         widths = [in_channels] + [hidden] * node_layers
         self.nodes = nn.ModuleList(ReplicaLinear(a, b, lead=lead) for a, b in pairwise(widths))
         self.inner = ReplicaLinear(widths[-1], hidden, lead=lead)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from graphcaps.data.structures.receptive_fields import ReceptiveFields
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.field_conv import FieldConv
 from graphcaps.nn.logit_model import LogitModel
@@ -93,14 +93,8 @@ class PSCN(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value, least in (
-            ("num_fields", num_fields, _KERNEL),
-            ("field_size", field_size, 1),
-            ("channels", min(channels), 1),
-            ("dense", dense, 1),
-        ):
-            if value < least:
-                raise ArgumentError("PSCN", name, f"be at least {least}", value)
+        check_at_least("PSCN", _KERNEL, num_fields=num_fields)
+        check_at_least("PSCN", 1, field_size=field_size, channels=min(channels), dense=dense)
         self.num_fields, self.field_size = num_fields, field_size
         first, second = channels
         self.input_norm = RaggedBatchNorm(in_channels, lead=lead)

@@ -9,7 +9,7 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least, check_fraction
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
 from graphcaps.nn.logit_model import LogitModel
@@ -64,11 +64,9 @@ class SelectionNetwork(LogitModel):
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
         owner = type(self).__name__
-        for name, value, least in (("hidden", hidden, 2), ("num_layers", num_layers, 1)):
-            if value < least:
-                raise ArgumentError(owner, name, f"be at least {least}", value)
-        if not 0 < ratio <= 1:
-            raise ArgumentError(owner, "ratio", "be above 0 and at most 1", ratio)
+        check_at_least(owner, 2, hidden=hidden)
+        check_at_least(owner, 1, num_layers=num_layers)
+        check_fraction(owner, ratio=ratio)
         self.ratio = ratio
         widths = [in_channels] + [hidden] * num_layers
         self.convs = nn.ModuleList(ReplicaGCNConv(a, b, lead=lead) for a, b in pairwise(widths))

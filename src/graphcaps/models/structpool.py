@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.conv_head import ConvHead
 from graphcaps.nn.logit_model import LogitModel
 from graphcaps.nn.mean_conv import ReplicaMeanConv
@@ -103,14 +103,9 @@ class StructPool(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value, least in (
-            ("hidden", hidden, 1),
-            ("num_clusters", num_clusters, _FEWEST),
-            ("rounds", rounds, 0),
-            ("row_sum_guard", row_sum_guard, 0),
-        ):
-            if not value >= least:
-                raise ArgumentError("StructPool", name, f"be at least {least}", value)
+        check_at_least("StructPool", 1, hidden=hidden)
+        check_at_least("StructPool", _FEWEST, num_clusters=num_clusters)
+        check_at_least("StructPool", 0, rounds=rounds, row_sum_guard=row_sum_guard)
         self.num_clusters, self.rounds, self.row_sum_guard = num_clusters, rounds, row_sum_guard
         half, most = max(hidden // 2, 1), max(3 * hidden // 4, 1)
         self.input_norm = RaggedBatchNorm(in_channels, lead=lead)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, check_at_least
 from graphcaps.nn.context import Context
 from graphcaps.nn.edge_modulation import EdgeModulation
 from graphcaps.nn.graph_layer import GraphLayer
@@ -101,9 +101,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        for name, value in (("num_capsules", num_capsules), ("routing_iterations", routing_iterations)):
-            if value < 1:
-                raise ArgumentError("CapsuleLayer", name, "be at least 1", value)
+        check_at_least("CapsuleLayer", 1, num_capsules=num_capsules, routing_iterations=routing_iterations)
         if routing_iterations > _MAX_ITERATIONS:  # a model file could ask for hours
             expected = f"be at most {_MAX_ITERATIONS}"
             raise ArgumentError("CapsuleLayer", "routing_iterations", expected, routing_iterations)

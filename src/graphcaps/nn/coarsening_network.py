@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.gcn_conv import ReplicaGCNConv
 from graphcaps.nn.logit_model import LogitModel
@@ -94,9 +94,7 @@ class CoarseningNetwork(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
-            if value < 1:
-                raise ArgumentError(type(self).__name__, name, "be at least 1", value)
+        check_at_least(type(self).__name__, 1, hidden=hidden, num_layers=num_layers)
         self.reduction = reduction
         widths = [in_channels, *(factor * hidden for factor in pooled_widths[:-1])]
         self.blocks = nn.ModuleList(_Block(width, hidden, num_layers, batch_norm, lead) for width in widths)

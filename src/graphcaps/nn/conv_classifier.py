@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.logit_model import LogitModel
@@ -80,9 +80,7 @@ class ConvClassifier(LogitModel):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__(in_channels, num_classes, lead=lead)
-        for name, value in (("hidden", hidden), ("num_layers", num_layers)):
-            if value < 1:
-                raise ArgumentError(type(self).__name__, name, "be at least 1", value)
+        check_at_least(type(self).__name__, 1, hidden=hidden, num_layers=num_layers)
         self.input_norm = RaggedBatchNorm(in_channels, lead=lead)
         self.input = ReplicaLinear(in_channels, hidden, bias=False, lead=lead)
         self.norms = nn.ModuleList(RaggedBatchNorm(hidden, lead=lead) for _ in range(num_layers))

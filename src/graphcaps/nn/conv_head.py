@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ShapeError, check_at_least
 from graphcaps.nn.dropout import ReplicaDropout
 from graphcaps.nn.replica_linear import ReplicaLinear
 
@@ -60,8 +60,7 @@ class ConvHead(nn.Module):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        if num_rows < 2 * _KERNEL:
-            raise ArgumentError("ConvHead", "num_rows", f"be at least {2 * _KERNEL}", num_rows)
+        check_at_least("ConvHead", 2 * _KERNEL, num_rows=num_rows)
         self.in_channels, self.num_rows, self.lead = in_channels, num_rows, lead
         self.rows = ReplicaLinear(in_channels, channels[0], lead=lead)
         self.windows = ReplicaLinear(_KERNEL * channels[0], channels[1], lead=lead)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, check_at_least
 from graphcaps.nn.collate import attach_precomputed, collate
 from graphcaps.nn.losses import check_class_type
 from graphcaps.ops.compilation import untraced
@@ -56,9 +56,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
     def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
-        for name, value in (("in_channels", in_channels), ("num_classes", num_classes)):
-            if value < 1:
-                raise ArgumentError(type(self).__name__, name, "be at least 1", value)
+        check_at_least(type(self).__name__, 1, in_channels=in_channels, num_classes=num_classes)
         self.in_channels, self.num_classes, self.lead = in_channels, num_classes, lead
 
     @abstractmethod

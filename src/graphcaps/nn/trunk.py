@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, check_at_least
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.ops.edge_kinds import check_edge_kinds, one_hot_kinds
 from graphcaps.ops.propagation.propagation import edge_list, to_edge_index
@@ -57,8 +57,7 @@ class Trunk(GraphLayer[Tensor]):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ArgumentError("Trunk", "num_layers", "be at least 1", num_layers)
+        check_at_least("Trunk", 1, num_layers=num_layers)
         self.channels, self.in_channels, self.lead = channels, channels, lead
         self.edge_kinds = check_edge_kinds("Trunk", edge_kinds)
         if isinstance(kind, nn.Module):

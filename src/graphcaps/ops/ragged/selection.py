@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ShapeError, check_fraction
 from graphcaps.ops.ragged.reductions import segment_max
 from graphcaps.ops.ragged.tiles import segment_sum
 from graphcaps.ops.ragged.top_k import descending_order, of_graph, rank_of_row
@@ -51,8 +51,7 @@ def select_top(
         ArgumentError: If ``ratio`` is out of range.
         ShapeError: If there is not one score per row.
     """
-    if not 0 < ratio <= 1:
-        raise ArgumentError("select_top", "ratio", "be above 0 and at most 1", ratio)
+    check_fraction("select_top", ratio=ratio)
     if score.shape != segments.index.shape:
         expected = f"have the shape {list(segments.index.shape)}"
         raise ShapeError("select_top", "score", expected, list(score.shape))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, check_at_least, check_fraction
 from graphcaps.types import Segments, ShapeRepr
 
 __all__ = ["TopK", "descending_order", "of_graph", "rank_of_row", "segment_top_k"]
@@ -67,14 +67,12 @@ def segment_top_k(
     V, B, sizes = segments.num_rows, segments.num_graphs, segments.sizes
     longest = segments.max_size
     if k is not None:
-        if k < 1:
-            raise ArgumentError("segment_top_k", "k", "be at least 1", k)
+        check_at_least("segment_top_k", 1, k=k)
         kept, P = sizes.clamp_max(k), min(V, k * B)
         longest = k if longest is None else min(k, longest)
     else:
         assert ratio is not None
-        if not 0 < ratio <= 1:
-            raise ArgumentError("segment_top_k", "ratio", "be above 0 and at most 1", ratio)
+        check_fraction("segment_top_k", ratio=ratio)
         # In the type of the scores, as torch-geometric rounds. The row added to the bound covers that rounding.
         kept, P = (ratio * sizes.to(score.dtype)).ceil().long(), min(V, int(ratio * V) + B + 1)
 
