@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,7 +17,9 @@ from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.models.lookup import find_model
+from graphcaps.nn.capsule_use import CapsuleCollapseWarning
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
+from graphcaps.training.final_training import train_final
 from graphcaps.types import EdgeLabelUse
 
 HGCN_SMALL: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2}
@@ -90,6 +93,17 @@ def bonded_model() -> FittedModel:
 def small_model() -> FittedModel:
     """HGCN on :func:`planted`."""
     return train_small(planted())
+
+
+@cache
+def small_committee() -> FittedModel:
+    """Three HGCN of different seeds on :func:`planted`, with a validation set."""
+    config = RunConfig(
+        model_arguments=HGCN_SMALL, training=TrainConfig(epochs=2, batch_size=8, learning_rate=0.01)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CapsuleCollapseWarning)
+        return train_final(planted(), config, validation=0.2, device="cpu", members=3).model
 
 
 @cache

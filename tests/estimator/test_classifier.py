@@ -417,3 +417,53 @@ def test_a_model_that_has_hardly_learned_is_said() -> None:
         warnings.simplefilter("error", LearningWarning)
         small(epochs=1, random_state=0, class_weight="balanced").fit(store, y)
         small(epochs=1, random_state=0).fit(store, y, sample_weight=1.0 + y)
+
+
+# ---------------------------------------------------------------------- committees
+@cache
+def committee() -> HGCNClassifier:
+    """Two members, fitted on thirty graphs; treat as read-only."""
+    return small(n_estimators=2).fit(labelled())
+
+
+def test_a_committee_averages_its_members(tmp_path):
+    model, store = committee(), labelled()
+    p = model.model_.member_probabilities(store)
+    assert p.shape == (2, 30, 3)
+    np.testing.assert_array_equal(model.predict_proba(store), p.mean(0))
+    assert model.disagreement(store).shape == (30,)
+    assert model.disagreement(store).max() > 0
+    assert fitted().disagreement(store).tolist() == [0] * 30
+    assert model.transform(store).shape == (30, 2 * 3 * 8)
+    names = model.get_feature_names_out()
+    assert (len(names), names[0], names[24]) == (
+        *(48, f"member 1: {model.classes_[0]}[0]"),
+        f"member 2: {model.classes_[0]}[0]",
+    )
+    losses = [entry["validation_loss"] for entry in model.model_.training["members"]]
+    assert model.history_[-1]["validation_loss"] == pytest.approx(sum(losses) / 2)
+    limit = float(np.median(model.disagreement(store)))
+    predicted = model.predict(store, max_disagreement=limit)
+    assert [label is None for label in predicted] == (model.disagreement(store) > limit).tolist()
+    model.save(tmp_path / "c.safetensors")
+    loaded = HGCNClassifier.load(tmp_path / "c.safetensors")
+    assert loaded.n_estimators == 2
+    np.testing.assert_array_equal(loaded.predict_proba(store), model.predict_proba(store))
+    pickled = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(pickled.predict_proba(store), model.predict_proba(store))
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, True, "5"])
+def test_a_wrong_number_of_members_is_refused(number):
+    with pytest.raises(ArgumentError, match="'n_estimators' must be an integer of at least 1, got"):
+        small(n_estimators=number).fit(labelled())
+
+
+def test_a_warm_start_keeps_the_number_of_members():
+    model = clone(committee()).set_params(warm_start=True, epochs=1).fit(labelled())
+    model.fit(labelled())
+    assert len(model.model_.members) == 2
+    with pytest.raises(
+        ArgumentError, match="'n_estimators' must be 2, as in the fit that is continued, got 3"
+    ):
+        model.set_params(n_estimators=3).fit(labelled())

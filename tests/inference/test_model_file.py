@@ -27,7 +27,15 @@ from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import load
 from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
 from graphcaps.inference.probabilities import Calibration
-from tests.small_models import HGCN_SMALL, labelled, labelled_model, planted, small_model, train_small
+from tests.small_models import (
+    HGCN_SMALL,
+    labelled,
+    labelled_model,
+    planted,
+    small_committee,
+    small_model,
+    train_small,
+)
 
 VARIANTS = {
     "released": ("hgcn", HGCN_SMALL),
@@ -424,3 +432,60 @@ def test_a_structure_that_the_tensors_do_not_have_is_refused_before_it_is_built(
     assert expected in message
     assert len(message) < 400
     assert time.monotonic() - start < 30  # torch-geometric is imported here; building took minutes
+
+
+# ---------------------------------------------------------------------- committees
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("missing", "expected a committee of 3 members, found no tensors of member 2."),
+        ("incomplete", "of member 3, found no such tensor."),
+        ("shape", "of member 2, found [3]."),
+        (
+            "additional",
+            "expected the tensors of 3 members, found an additional tensor 'members.4.layers.0.weight'.",
+        ),
+        ("bare", "expected the tensors of 3 members, found an additional tensor 'layers.0.weight'."),
+        ("type", "'others' must have weights of the type of 'model', got float32, float64"),
+        ("count", "expected 2 to 1,000 members of the committee in the header, found 1."),
+        (
+            "entry",
+            "expected 'members' and 'disagreement' under 'committee' in the header, found ['members'].",
+        ),
+    ],
+)
+def test_committees_with_members_that_do_not_match_are_rejected(tmp_path, change, expected):
+    path = tmp_path / "c.safetensors"
+    small_committee().save(path)
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
+    tensors, skipped = dict(read.tensors), ("format", "version", "sha256")
+    header = {name: value for name, value in read.content.items() if name not in skipped}
+    second, third = ([name for name in tensors if name.startswith(f"members.{k}.")] for k in (2, 3))
+    weight = "members.2.layers.0.weight"
+    assert weight in tensors
+    if change == "missing":
+        tensors = {name: value for name, value in tensors.items() if name not in second}
+    elif change == "incomplete":
+        del tensors[third[0]]
+    elif change == "shape":
+        tensors[weight] = torch.zeros(3)
+    elif change == "additional":
+        tensors["members.4.layers.0.weight"] = tensors[weight].clone()
+    elif change == "bare":
+        tensors["layers.0.weight"] = tensors[weight].clone()
+    elif change == "type":
+        tensors |= {name: tensors[name].double() for name in third if tensors[name].is_floating_point()}
+    elif change == "count":
+        header["committee"] = {"members": 1, "disagreement": None}
+    else:
+        header["committee"] = {"members": 3}
+    path.write_bytes(encode_checked(FORMAT, FORMAT_VERSION, header, tensors))
+    assert expected in error_of(path)
+
+
+def test_a_single_model_has_no_entry_of_a_committee(tmp_path):
+    path = tmp_path / "m.safetensors"
+    small_model().save(path)
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
+    assert "committee" not in read.content
+    assert not [name for name in read.tensors if name.startswith("members.")]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.inference.probabilities import Calibration, abstain, probabilities
+from graphcaps.inference.probabilities import Calibration, probabilities
 from graphcaps.metrics import class_metrics
 from graphcaps.training.calibration import calibrate, calibrate_probabilities, cross_fit, report_calibration
 
@@ -136,13 +136,3 @@ def test_arguments_are_checked():
         cross_fit(proba, y, np.zeros(20))
     with pytest.raises(ArgumentError, match="hold 3 for 3 classes, got 1"):
         Calibration("isotonic", 3, curves=(((0.0, 1.0), (0.0, 1.0)),)).apply(np.ones((1, 3)) / 3)
-
-
-def test_abstain_replaces_uncertain_predictions_by_none():
-    proba = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5]])
-    predictions = np.array([0, 1, 0])
-    assert abstain(predictions, proba, None) is predictions
-    assert abstain(predictions, proba, 0.6).tolist() == [0, 1, None]
-    assert abstain(predictions, proba, 0.0).tolist() == [0, 1, 0]
-    with pytest.raises(ArgumentError, match="'abstain_below' must be from 0 to 1, got 7"):
-        abstain(predictions, proba, 7)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["info"]
 
-_OWN_ROWS = ("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "capsule_use", "estimator")
+_OWN_ROWS = (
+    *("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "capsule_use", "estimator"),
+    "members",
+)
 _ACCURACIES = {  # entry of the training record, and what the graphs were used for
     "test": "that training did not use",
     "validation": "that selected the epoch or calibrated the probabilities: not a test",
@@ -121,8 +124,14 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
     }
     unit = "weights" if described["expects"]["reads"] is None else "fitted values"
     arguments = {key: value for key, value in model["arguments"].items() if key != "formulation"}
+    committee = []
+    if "members" in model:
+        limit = described.get("disagreement_profile")
+        known = "" if limit is None else f"; usual disagreement up to {limit['high']:.2g} nats"
+        committee = [("committee", f"{model['members']} members with different seeds{known}")]
     return [
         ("file", f"{file['path']} ({format_size(file['bytes'])})"),
+        *committee,
         ("model", f"{model['name']}{formulation}, {model['parameters']:,} {unit} ({model['dtype']})"),
         ("classes", f"{len(names)}: {_some(names)}"),
         ("scores", score_names.get(model["scores"], model["scores"])),
@@ -212,6 +221,9 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("classes", _some(counts)))
     if isinstance(use := training.get("capsule_use"), dict):
         rows.append(("capsules in use", f"{_value(use.get('in_use'))} of {_value(use.get('capsules'))}"))
+    if isinstance(members := training.get("members"), list):
+        kept = [f"seed {_value(each.get('seed'))}, epoch {_value(each.get('epoch'))}" for each in members]
+        rows.append(("members", _some(kept).replace(", seed", "; seed")))
     for name, value in training.items():
         if name not in skipped and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))

@@ -90,6 +90,14 @@ def predict(
             help="Predict no class if the probability of the most probable one is below P.",
         ),
     ] = None,
+    max_disagreement: Annotated[
+        float | None,
+        option(
+            "--max-disagreement",
+            metavar="NATS",
+            help="Predict no class if the members of a committee disagree by more than NATS.",
+        ),
+    ] = None,
     raw_text: RawText = False,
     device: Device = "auto",
     as_json: Json = False,
@@ -101,7 +109,8 @@ def predict(
 
     Probabilities are calibrated if the model was trained with validation graphs. The column 'out_of_distribution'
     gives the reason if a graph is outside the applicability domain of the model. The column 'used_in' says whether
-    the graph was a training, validation or test graph of the model.
+    the graph was a training, validation or test graph of the model. For a committee, the column 'disagreement' says
+    how much its members differ: their mutual information, in nats (docs/committees.md).
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
@@ -123,7 +132,14 @@ def predict(
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
     ids = None if metadata is None else metadata.ids
     classes = None if metadata is None else metadata.classes
-    predictions = predict_store(fitted, checked, abstain_below=abstain_below, ids=ids, true_classes=classes)
+    predictions = predict_store(
+        fitted,
+        checked,
+        abstain_below=abstain_below,
+        max_disagreement=max_disagreement,
+        ids=ids,
+        true_classes=classes,
+    )
     if metadata is not None and metadata.row_indices is not None and bad is None:
         predictions, row_indices = with_skipped_rows(predictions, metadata), metadata.row_indices
     names = display_names(metadata, predictions.ids)
@@ -156,6 +172,7 @@ def predict(
         note(sentence)
     path = None if loaded.source is None else str(loaded.source)
     context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
+    context |= {"members": len(fitted.members), "max_disagreement": max_disagreement}
     context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
     context["notes"] = notes
     context["summary"] = predictions.summary()
@@ -225,9 +242,11 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
     counts = ", ".join(f"{key} ({count:,})" for key, count in summary["class_counts"].items() if count)
     rows = [("source", name), ("predicted", f"{summary['predicted']:,} of {summary['graphs']:,} graphs")]
     rows.append(("classes", counts))
-    if predictions.abstain_below is not None:
-        abstained = f"{summary['abstained']:,} graphs with a probability below {predictions.abstain_below:g}"
-        rows.append(("no class", abstained))
+    if limits := _describe_limits(predictions):
+        rows.append(("no class", f"{summary['abstained']:,} graphs with {limits}"))
+    if predictions.disagreement is not None:
+        values = summary["disagreement"]
+        rows.append(("disagreement", f"{values['mean']:.2g} nats on average, at most {values['max']:.2g}"))
     rows += _accuracy_rows(predictions, summary)
     start = "test " if summary["measured_group"] == "test" else ""
     rows += [(f"{start}{title}", value) for title, value in metric_rows(summary["metrics"])]
@@ -237,6 +256,14 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))
+
+
+def _describe_limits(predictions: Predictions) -> str:
+    """The thresholds of abstaining, in words; "" without any."""
+    below, most = predictions.abstain_below, predictions.max_disagreement
+    limits = [] if below is None else [f"a probability below {below:g}"]
+    limits += [] if most is None else [f"a disagreement above {most:g} nats"]
+    return " or ".join(limits)
 
 
 def _accuracy_rows(predictions: Predictions, summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -250,7 +277,7 @@ def _accuracy_rows(predictions: Predictions, summary: dict[str, Any]) -> list[tu
         rows.insert(0, ("accuracy", "no figure: none of the graphs is new to this model"))
     if rows and summary["abstained"] and summary["metrics"] is not None:
         accuracy = 100 * summary["metrics"]["accuracy"]
-        rows.insert(1, ("accuracy, all", f"{accuracy:.2f} % of these graphs without --abstain-below"))
+        rows.insert(1, ("accuracy, all", f"{accuracy:.2f} % of these graphs without abstaining"))
     return rows
 
 
@@ -271,14 +298,18 @@ def _note_training_graphs(predictions: Predictions) -> None:
 def _show_rows(console: Console, predictions: Predictions, names: Sequence[str] | None) -> None:
     has_labels = predictions.true_classes is not None
     headings = ["graph", *([] if names is None else ["id"]), "class", "probability"]
+    is_committee = predictions.disagreement is not None
+    headings += ["disagreement"] if is_committee else []
     is_used = predictions.used_in is not None and any(predictions.used_in)
     headings += [*(["true class"] if has_labels else []), *(["used in"] if is_used else [])]
     headings += ["error"] if predictions.num_failed else []
-    table = columns(*headings, right=("graph", "probability"))
+    table = columns(*headings, right=("graph", "probability", "disagreement"))
     for row, _ in zip(predictions.rows(), range(_MAX_ROWS), strict=False):
         probability = row["probability"]
         cells = [f"{row['graph']:,}", *([] if names is None else [row["id"]])]
         cells += [row["class"] or "–", "–" if probability is None else f"{probability:.3f}"]
+        if is_committee:
+            cells.append("–" if row["disagreement"] is None else f"{row['disagreement']:.3f}")
         cells += [row["true_class"] or "–"] if has_labels else []
         cells += [row["used_in"] or ""] if is_used else []
         cells += [row["error"] or ""] if predictions.num_failed else []

@@ -19,6 +19,7 @@ __all__ = [
     "BatchSize",
     "ClassWeight",
     "Device",
+    "Ensemble",
     "Epochs",
     "LearningRate",
     "MaxNodes",
@@ -79,6 +80,17 @@ Settings = Annotated[
     ),
 ]
 Device = Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")]
+
+Ensemble = Annotated[
+    int,
+    option(
+        "--ensemble",
+        metavar="M",
+        min=1,
+        max=1000,
+        help="Train a committee of M models with different seeds (docs/committees.md). Default: 1, a single model.",
+    ),
+]
 
 
 def configure(

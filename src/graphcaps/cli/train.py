@@ -34,6 +34,7 @@ from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
     Device,
+    Ensemble,
     Epochs,
     LearningRate,
     MaxNodes,
@@ -84,6 +85,7 @@ def train(
     seed: Annotated[
         int, option("--seed", metavar="N", help="Random seed, also of --split scaffold or random.")
     ] = 0,
+    ensemble: Ensemble = 1,
     validation: Annotated[
         float,
         option("--validation", metavar="SHARE", help="Share of graphs in the validation set; 0: none."),
@@ -149,6 +151,9 @@ def train(
     With --split, the test graphs are set aside first and evaluated at the end. A simple model that is fitted to
     the same graphs shows what they give without a network; --no-baseline leaves it out.
 
+    --ensemble 5 trains a committee of five models with different seeds; probabilities are their mean, and predict
+    gives their disagreement (docs/committees.md).
+
     An interrupted training continues with --resume.
     """
     from graphcaps.cli.progress import training_progress
@@ -165,6 +170,7 @@ def train(
     _check_class_weight(class_weight)
 
     from graphcaps.training.auto_config import check_network_options
+    from graphcaps.training.classical_training import check_members
     from graphcaps.training.final_training import make_training
 
     options = reader_options(
@@ -197,7 +203,10 @@ def train(
         settings=settings,
     )
     chosen = describe_preset(store, config, preset)
-    note(f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}, {chosen}.")
+    members = f" × {ensemble} members" if ensemble > 1 else ""
+    note(
+        f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}{members}, {chosen}."
+    )
     network_options = {
         "--patience": patience,
         "--metric": metric,
@@ -206,6 +215,7 @@ def train(
         "--log": log,
     }
     check_network_options(config, network_options, "options")
+    check_members(config, ensemble, "options", "--ensemble")
     if patience is None and config.source in ("default", "molecules"):
         patience = _DEFAULT_PATIENCE
     training = make_training(
@@ -221,6 +231,7 @@ def train(
         split=holdout,
         callbacks=loggers,
         left_out=None if loaded.metadata is None else loaded.metadata.contradicting,
+        members=ensemble,
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
@@ -413,8 +424,16 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         return
     epochs = info.get("epochs_run", info["epochs"])
     has_epochs = training.has_epochs
-    how = f"epoch {info['epoch']} of {epochs}: {info['rule']}" if has_epochs else info["rule"]
-    rows = [("model", paths["model"]), ("selected" if has_epochs else "training", how)]
+    members = info.get("members")
+    kept = f"epoch {info['epoch']}"
+    if members is not None:
+        kept = f"epochs {', '.join(str(member['epoch']) for member in members)}"
+    how = f"{kept} of {epochs}: {info['rule']}" if has_epochs else info["rule"]
+    rows = [("model", paths["model"])]
+    if members is not None:
+        seeds = f"seeds {members[0]['seed']} to {members[-1]['seed']}"
+        rows.append(("committee", f"{len(members)} members, {seeds}"))
+    rows.append(("selected" if has_epochs else "training", how))
     rows.append(("training accuracy", f"{_accuracy(info, 'train')} that trained the model"))
     if info["validation_accuracy"] is not None:
         accuracy = _accuracy(info, "validation")

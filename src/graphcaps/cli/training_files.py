@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingFiles", "history_rows", "write_baseline", "write_training"]
 
+_HISTORY = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+
 
 @dataclass(frozen=True)
 class TrainingFiles:
@@ -103,8 +105,12 @@ class TrainingFiles:
         try:
             rows = json.loads(self.history.read_text("utf-8"))
             epochs = training.get("epochs_run", training["epochs"])
-            loss = rows[training.get("epoch", epochs) - 1]["train_loss"]
-            same = len(rows) == epochs and math.isclose(loss, training["train_loss"], rel_tol=1e-6)
+            if "members" in training:
+                first = training["members"][0]
+                loss, kept = rows[first["epoch"] - 1]["member_train_loss"][0], first["train_loss"]
+            else:
+                loss, kept = rows[training.get("epoch", epochs) - 1]["train_loss"], training["train_loss"]
+            same = len(rows) == epochs and math.isclose(loss, kept, rel_tol=1e-6)
         except (OSError, ValueError, KeyError, IndexError, TypeError):
             return None
         return rows if same else None
@@ -121,21 +127,27 @@ class TrainingFiles:
 
 
 def history_rows(history: tuple[EpochEnd, ...]) -> list[dict[str, Any]]:
-    """One row of numbers per epoch of a single training; ``None`` for what was not measured."""
+    """One row of numbers per epoch of a training; ``None`` for what was not measured.
+
+    Rows of a committee have means over its members, and further lists with a number per member, such as
+    ``member_train_loss``.
+    """
     rows = []
     for event in history:
-        skipped = {"epochs", "test_accuracy", "loss_terms"}
-        skipped |= set() if event.validation_metric else {"validation_metric"}
-        row = {name: value for name, value in asdict(event).items() if name not in skipped}
-        rows.append({name: _json_number(value) for name, value in row.items()})
+        means, lists = event.means(), asdict(event)
+        row: dict[str, Any] = {"epoch": event.epoch, "seconds": event.seconds}
+        row |= {name: _json_number(means.get(name)) for name in _HISTORY}
+        if event.validation_metric:
+            row["validation_metric"] = _json_number(means["validation_metric"])
+        if len(event.train_loss) > 1:
+            row |= {f"member_{name}": [_json_number(value) for value in lists[name]] for name in means}
+        rows.append(row)
     return rows
 
 
-def _json_number(value: Any) -> Any:
-    """The value of the only replica; ``None`` if there is none or it is not finite."""
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _json_number(value: float | None) -> float | None:
+    """The value; ``None`` if there is none or it is not finite."""
+    return None if value is None or not math.isfinite(value) else value
 
 
 def write_training(

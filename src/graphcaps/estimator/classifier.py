@@ -31,8 +31,9 @@ from graphcaps.estimator.fit_inputs import (
 )
 from graphcaps.estimator.fit_notes import fit_notes, training_notes
 from graphcaps.estimator.parameters import OWNER, check_parameters, default_config, run_config
+from graphcaps.inference.abstention import abstain
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.inference.probabilities import MIN_PROBABILITY, abstain
+from graphcaps.inference.probabilities import MIN_PROBABILITY
 from graphcaps.metrics import SelectionMetric
 from graphcaps.nn.context import ContextKind
 from graphcaps.training.baseline import fit_baseline
@@ -80,6 +81,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         reconstruction_weight (float): Weight of the reconstruction loss.
         average_epochs (int): Number of epochs whose weights are averaged for evaluation and for the fitted model;
             1 uses the weights of the last epoch.
+        n_estimators (int): Number of members of a committee: networks that are trained together with different seeds,
+            and whose probabilities are averaged (docs/committees.md). (default: 1, a single network)
         max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree. ``None`` and 0 keep
             all nodes, ``None`` except those of a data set of the catalogue above 1000, as in the paper.
         validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
@@ -113,7 +116,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         classes_ (ndarray): The class labels, ascending.
         n_features_in_ (int): Number of node columns: attributes and labels.
         model_ (FittedModel): The trained model; ``model_.info()`` describes it.
-        history_ (list): A dictionary per epoch: losses and accuracies on training and validation graphs.
+        history_ (list): A dictionary per epoch: losses and accuracies on training and validation graphs; means over the
+            members of a committee.
         n_iter_ (int): Number of epochs trained.
 
     Example:
@@ -146,6 +150,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         weight_decay: float | None = None,
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
         average_epochs: int = _TRAINING.average_epochs,
+        n_estimators: int = 1,
         max_nodes: int | None = None,
         validation: float = 0.1,
         patience: int | None = 50,
@@ -178,6 +183,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.weight_decay = weight_decay
         self.reconstruction_weight = reconstruction_weight
         self.average_epochs = average_epochs
+        self.n_estimators = n_estimators
         self.max_nodes = max_nodes
         self.validation = validation
         self.patience = patience
@@ -231,6 +237,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         continues = self.warm_start and hasattr(self, "model_")
+        if continues and len(self.model_.members) != self.n_estimators:
+            expected = f"be {len(self.model_.members)}, as in the fit that is continued"
+            raise ArgumentError(OWNER, "n_estimators", expected, self.n_estimators)
         graphs = self._read(X, fitting=not continues)
         self.classes_, store = encode_classes(graphs, y)
         warn_of_notes(OWNER, fit_notes(store, is_read=not isinstance(X, GraphStore), has_y=y is not None))
@@ -260,6 +269,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 calibrate="temperature" if self.calibrate is True else self.calibrate or None,
                 start=self.model_ if continues else None,
                 callbacks=self.callbacks or (),
+                members=int(self.n_estimators),
             )
             notes = training_notes(
                 training,
@@ -336,16 +346,31 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         logarithms = np.log(np.maximum(self.predict_proba(X), MIN_PROBABILITY))
         return logarithms[:, 1] - logarithms[:, 0] if len(self.classes_) == 2 else logarithms
 
-    def predict(self, X: Any, *, abstain_below: float | None = None) -> np.ndarray:
+    def predict(
+        self, X: Any, *, abstain_below: float | None = None, max_disagreement: float | None = None
+    ) -> np.ndarray:
         """Predicted class label of each graph, ``[G]``.
 
         Args:
             X: Graphs.
             abstain_below (float, optional): Probability below which the prediction for a graph is ``None``; the
                 result then has dtype object.
+            max_disagreement (float, optional): Disagreement of the members, in nats, above which the prediction is
+                ``None``, likewise. For a committee only.
         """
-        probabilities = self.predict_proba(X)
-        return abstain(self.classes_[probabilities.argmax(-1)], probabilities, abstain_below)
+        checked = self._checked(X)
+        with use_threads(self.n_jobs):
+            p = self.model_.member_probabilities(checked)
+        return abstain(self.classes_[p.mean(0).argmax(-1)], p, abstain_below, max_disagreement)
+
+    def disagreement(self, X: Any) -> np.ndarray:
+        """Disagreement of the members on each graph, in nats, ``[G]``; 0 for a single network.
+
+        See :func:`graphcaps.inference.disagreement.mutual_information`.
+        """
+        checked = self._checked(X)
+        with use_threads(self.n_jobs):
+            return self.model_.disagreement(checked)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Accuracy; without ``y``, with respect to the class labels of the graphs."""
@@ -359,16 +384,23 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return float(accuracy_score(true, predicted, sample_weight=sample_weight))
 
     def transform(self, X: Any) -> np.ndarray:
-        """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``."""
+        """Embedding of each graph: its class capsules, concatenated, ``[G, O · capsule_dim]``.
+
+        Those of the members of a committee follow one another, ``[G, n_estimators · O · capsule_dim]``.
+        """
         checked = self._checked(X)
         with use_threads(self.n_jobs):
             return self.model_.embed(checked).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of :meth:`transform`: class and index within its capsule."""
+        """Names of the columns of :meth:`transform`: class and index within its capsule, and the member if several."""
         check_is_fitted(self, "model_")
         width = range(int(self.model_.config.model_arguments["capsule_dim"]))
-        return np.array([f"{name}[{index}]" for name in self.classes_ for index in width], dtype=object)
+        names = [f"{name}[{index}]" for name in self.classes_ for index in width]
+        if self.model_.is_committee:
+            members = range(1, len(self.model_.members) + 1)
+            names = [f"member {member}: {name}" for member in members for name in names]
+        return np.array(names, dtype=object)
 
     def out_of_distribution(self, X: Any) -> tuple[str, ...]:
         """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside."""
@@ -420,16 +452,5 @@ def _report_baseline(store: GraphStore, seed: int, validation: float | Tensor) -
 
 
 def _row(event: EpochEnd) -> dict[str, float]:
-    """The metrics of an epoch as a dictionary."""
-    row: dict[str, float] = {"epoch": event.epoch, "seconds": event.seconds}
-    for name in (
-        "train_loss",
-        "train_accuracy",
-        "validation_loss",
-        "validation_accuracy",
-        "validation_metric",
-    ):
-        values = getattr(event, name)
-        if values:
-            row[name] = values[0]
-    return row
+    """The metrics of an epoch as a dictionary; means over the members of a committee."""
+    return {"epoch": event.epoch, "seconds": event.seconds, **event.means()}

@@ -107,7 +107,7 @@ def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
     """Parameters of the configuration of a model that ``graphcaps train`` wrote."""
     training, features = fitted.config.as_dict()["training"], fitted.config.features
     read = {"max_nodes": features.max_nodes or 0, "edge_labels": features.edge_labels or False}
-    return fitted.config.model_arguments | training | read
+    return fitted.config.model_arguments | training | read | {"n_estimators": len(fitted.members)}
 
 
 def _to_json(value: Any) -> Any:

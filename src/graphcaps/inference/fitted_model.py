@@ -20,9 +20,11 @@ from graphcaps.data.features.truncate import describe_cuts
 from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.inference.abstention import abstain
 from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.disagreement import DisagreementProfile, join_reasons, mutual_information
 from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
-from graphcaps.inference.probabilities import Calibration, abstain, prior_scores, probabilities
+from graphcaps.inference.probabilities import Calibration, prior_scores, probabilities
 from graphcaps.inference.scorer import Scorer, make_scorer
 from graphcaps.inference.split_hashes import Part, SplitHashes
 from graphcaps.models.classical import ClassicalModel
@@ -34,11 +36,14 @@ __all__ = ["FittedModel", "load", "training_summary"]
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A trained model with the feature recipe of its input and its class names.
+    """A trained model, or a committee of them, with the feature recipe of its input and its class names.
+
+    A committee has M members: models of one configuration that were trained with different seeds. Its probabilities are
+    the mean of the members' calibrated probabilities, and its scores the mean of their scores.
 
     Args:
         model (GraphModel or ClassicalModel): A single network, without leading axes, which is put into evaluation
-            mode, or a fitted classical model.
+            mode, or a fitted classical model; the first member of a committee.
         config (RunConfig): The configuration that it was trained with.
         recipe (FeatureRecipe): The fitted recipe of its input columns. That of a classical model, which reads the
             graphs themselves, holds the labels and attributes of the training graphs.
@@ -48,9 +53,12 @@ class FittedModel:
         calibration (Calibration, optional): Calibration of its probabilities.
         profile (TrainingProfile, optional): Statistics of its training graphs, for out-of-distribution warnings.
         split_hashes (SplitHashes, optional): Hashes of its training, validation and test graphs, for :meth:`used_in`.
+        others (tuple): Further members of a committee. (default: none, a single model)
+        disagreement_profile (DisagreementProfile, optional): Disagreement of the members on validation graphs, for
+            out-of-distribution warnings.
 
     Raises:
-        ArgumentError: If model, recipe and class names do not match.
+        ArgumentError: If members, recipe and class names do not match.
 
     Example:
         >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
@@ -66,9 +74,14 @@ class FittedModel:
     calibration: Calibration | None = None
     profile: TrainingProfile | None = None
     split_hashes: SplitHashes | None = None
+    others: tuple[GraphModel | ClassicalModel, ...] = ()
+    disagreement_profile: DisagreementProfile | None = None
 
     def __post_init__(self) -> None:
         owner, num_classes = "FittedModel", self.model.num_classes
+        if any(member.num_classes != num_classes for member in self.others):
+            expected = f"have the {num_classes} classes of 'model'"
+            raise ArgumentError(owner, "others", expected, [each.num_classes for each in self.others])
         if not self.recipe.is_fitted:
             raise ArgumentError(owner, "recipe", "be fitted", "a recipe that is not")
         if len(self.class_names) != num_classes or len(set(self.class_names)) != num_classes:
@@ -78,12 +91,24 @@ class FittedModel:
 
     def __repr__(self) -> str:
         classes = ", ".join(self.class_names[:5]) + (", …" if len(self.class_names) > 5 else "")
-        return f"FittedModel('{self.config.model}', classes=({classes}), columns={self.recipe.num_columns})"
+        members = f", members={len(self.members)}" if self.is_committee else ""
+        columns = self.recipe.num_columns
+        return f"FittedModel('{self.config.model}', classes=({classes}), columns={columns}{members})"
+
+    @property
+    def members(self) -> tuple[GraphModel | ClassicalModel, ...]:
+        """All members; of a single model the model alone."""
+        return (self.model, *self.others)
+
+    @property
+    def is_committee(self) -> bool:
+        """Whether there are several members."""
+        return bool(self.others)
 
     @cached_property
     def scorer(self) -> Scorer:
         """Computes the scores of graphs, in the way of the model's kind."""
-        return make_scorer(self.model, self.recipe, self.config.features.max_nodes)
+        return make_scorer(self.members, self.recipe, self.config.features.max_nodes)
 
     @property
     def max_nodes(self) -> int | None:
@@ -146,6 +171,9 @@ class FittedModel:
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Class scores of each graph on the CPU, ``[G, O]``; :attr:`score_kind` says what they are.
 
+        Those of a committee are the mean over its members; its probabilities are computed from
+        :meth:`member_scores`.
+
         Graphs are encoded and scored in batches of bounded size. The batching changes scores by rounding only. The
         model does not see graphs without nodes: lengths are zero, and other scores are those of the class prior.
 
@@ -161,16 +189,21 @@ class FittedModel:
         Raises:
             ArgumentError: If a graph does not match the feature recipe.
         """
+        return self.member_scores(graphs, unseen=unseen).mean(0)
+
+    def member_scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
+        """Class scores by each member on the CPU, ``[M, G, O]``; arguments as in :meth:`scores`."""
         store = self.check(graphs, unseen=unseen).require()
         kept, empty = store.with_nodes(), self.empty_scores
-        rows = self.scorer.scores(kept) if len(kept) else empty.new_empty(0, len(empty))
-        return _insert_empty(rows, store, empty)
+        shape = (len(self.members), 0, len(empty))
+        rows = self.scorer.scores(kept) if len(kept) else empty.new_empty(shape)
+        return torch.stack([_insert_empty(each, store, empty) for each in rows])
 
     def predict_proba(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
         """Class probabilities of each graph, float64 ``[G, O]``, calibrated if the model has a calibration.
 
         A graph without nodes gets :attr:`class_prior`. Without a calibration the others are those of
-        :func:`graphcaps.inference.probabilities.probabilities`.
+        :func:`graphcaps.inference.probabilities.probabilities`. Those of a committee are the mean over its members.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
@@ -178,9 +211,20 @@ class FittedModel:
         Raises:
             ArgumentError: If a graph does not match the feature recipe, or its scores are not finite.
         """
+        return self.member_probabilities(graphs, unseen=unseen).mean(0)
+
+    def member_probabilities(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
+        """Class probabilities by each member, float64 ``[M, G, O]``, calibrated as in :meth:`predict_proba`.
+
+        Args:
+            graphs, unseen: As in :meth:`scores`.
+
+        Raises:
+            ArgumentError: As :meth:`predict_proba` does.
+        """
         checked = self.check(graphs, unseen=unseen)
-        scores = self.scores(checked)
-        non_finite = (~scores.isfinite().all(-1)).nonzero()
+        scores = self.member_scores(checked)
+        non_finite = (~scores.isfinite().all(-1).all(0)).nonzero()
         if non_finite.numel():
             raise ArgumentError(
                 checked.owner,
@@ -189,21 +233,38 @@ class FittedModel:
                 f"NaN or infinity for graph {int(non_finite[0])}",
                 "Check its attributes for extreme values.",
             )
-        return self.to_probabilities(scores, checked.store.empty_graphs)
+        return self.calibrate_scores(scores, checked.store.empty_graphs)
 
-    def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray:
-        """Probabilities from the scores of :meth:`scores`, float64 ``[G, O]``.
+    def disagreement(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
+        """Disagreement of the members on each graph, in nats, float64 ``[G]``; 0 for a single model.
+
+        See :func:`graphcaps.inference.disagreement.mutual_information`.
 
         Args:
-            scores (Tensor): ``[G, O]``.
+            graphs, unseen: As in :meth:`scores`.
+
+        Raises:
+            ArgumentError: As :meth:`predict_proba` does.
+        """
+        return mutual_information(self.member_probabilities(graphs, unseen=unseen))
+
+    def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray:
+        """Probabilities from the scores of :meth:`member_scores`, float64 ``[G, O]``.
+
+        Args:
+            scores (Tensor): ``[M, G, O]``; those of a single model may lack the first axis.
             empty (Tensor, optional): Indices of the rows of graphs without nodes, which get :attr:`class_prior`.
                 (default: none)
         """
-        p = probabilities(scores, self.score_kind)
+        return self.calibrate_scores(scores, empty).mean(0)
+
+    def calibrate_scores(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray:
+        """As :meth:`to_probabilities`, without the mean over members, float64 ``[M, G, O]``."""
+        p = probabilities(scores if scores.dim() == 3 else scores.unsqueeze(0), self.score_kind)
         if self.calibration is not None:
             p = self.calibration.apply(p)
         if empty is not None and empty.numel():
-            p[empty.cpu().numpy()] = self.class_prior
+            p[:, empty.cpu().numpy()] = self.class_prior
         return p
 
     @property
@@ -230,7 +291,12 @@ class FittedModel:
         return torch.zeros_like(prior) if self.score_kind == "lengths" else prior
 
     def predict(
-        self, graphs: Any, *, unseen: UnseenPolicy = "refuse", abstain_below: float | None = None
+        self,
+        graphs: Any,
+        *,
+        unseen: UnseenPolicy = "refuse",
+        abstain_below: float | None = None,
+        max_disagreement: float | None = None,
     ) -> np.ndarray:
         """Predicted class name of each graph, ``[G]``.
 
@@ -238,14 +304,21 @@ class FittedModel:
             graphs, unseen: As in :meth:`scores`.
             abstain_below (float, optional): Graphs whose highest probability is below this get ``None``; the result
                 is then an object array. (default: every graph gets a class)
+            max_disagreement (float, optional): Graphs on which the members of a committee disagree by more than this,
+                in nats, get ``None``, likewise.
+
+        Raises:
+            ArgumentError: If a threshold is out of range, and as :meth:`predict_proba` does.
         """
-        probability = self.predict_proba(graphs, unseen=unseen)
-        return abstain(np.array(self.class_names)[probability.argmax(-1)], probability, abstain_below)
+        p = self.member_probabilities(graphs, unseen=unseen)
+        classes = np.array(self.class_names)[p.mean(0).argmax(-1)]
+        return abstain(classes, p, abstain_below, max_disagreement)
 
     def out_of_distribution(self, graphs: Any) -> tuple[str, ...]:
         """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside.
 
-        See :class:`graphcaps.inference.applicability.TrainingProfile`.
+        See :class:`graphcaps.inference.applicability.TrainingProfile`. A graph also lies outside if the members of a
+        committee disagree on it (:class:`graphcaps.inference.disagreement.DisagreementProfile`).
 
         Raises:
             ArgumentError: If the model has no profile of its training graphs.
@@ -253,8 +326,12 @@ class FittedModel:
         if self.profile is None:
             expected, fix = "be stored with the model", "Train the model with graphcaps train."
             raise ArgumentError("FittedModel", "profile", expected, "None", fix)
+        checked = self.check(graphs)
         names = self.recipe.source_columns.get("node_attributes")
-        return self.profile.reasons(self.check(graphs).store, names)
+        reasons = self.profile.reasons(checked.store, names)
+        if self.disagreement_profile is None:
+            return reasons
+        return join_reasons(reasons, self.disagreement_profile.reasons(self.disagreement(checked)))
 
     def used_in(self, graphs: Any) -> tuple[Part | None, ...] | None:
         """For each graph the part that it was in when the model was trained, or ``None`` if it is new to the model.
@@ -275,9 +352,9 @@ class FittedModel:
         return self.split_hashes.parts(graph_hashes(self.check(graphs).store, self.recipe))
 
     def embed(self, graphs: Any, *, level: int = -1, unseen: UnseenPolicy = "refuse") -> Tensor:
-        """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, J · d]``.
+        """The concatenated capsules of one level as an embedding of each graph, on the CPU, ``[G, M · J · d]``.
 
-        The embedding of a graph without nodes is zero.
+        The capsules of the members of a committee follow one another. The embedding of a graph without nodes is zero.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
@@ -314,6 +391,7 @@ class FittedModel:
                 "in_channels": self.recipe.num_columns,
                 "num_classes": self.model.num_classes,
                 "parameters": self.scorer.num_parameters,
+                **({"members": len(self.members)} if self.is_committee else {}),
                 "dtype": str(self.dtype).removeprefix("torch."),
                 "scores": self.score_kind,
             },
@@ -327,6 +405,11 @@ class FittedModel:
             },
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
             "profile": None if self.profile is None else self.profile.to_dict(),
+            **(
+                {}
+                if self.disagreement_profile is None
+                else {"disagreement_profile": self.disagreement_profile.to_dict()}
+            ),
             "recorded_graphs": None if self.split_hashes is None else self.split_hashes.counts(),
             "training": self.training,
             "config": config,
@@ -350,6 +433,8 @@ class FittedModel:
             calibration=self.calibration,
             profile=self.profile,
             split_hashes=self.split_hashes,
+            others=self.others,
+            disagreement_profile=self.disagreement_profile,
         )
         write_model_file(path, contents)
 
@@ -384,6 +469,8 @@ def load(path: str | Path) -> FittedModel:
             calibration=contents.calibration,
             profile=contents.profile,
             split_hashes=contents.split_hashes,
+            others=contents.others,
+            disagreement_profile=contents.disagreement_profile,
         )
 
 

@@ -3,15 +3,16 @@
 This module reads, writes and checks the file. :class:`graphcaps.inference.fitted_model.FittedModel` is built from what
 it returns. Loading runs no code from the file: the model class is looked up in the registry, its arguments are plain
 values, and the tensors must have the names, types and shapes of that model. The tensors of a classical model are its
-fitted arrays, which the model checks itself. Three further tensors hold hashes of the training, validation and test
-graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
+fitted arrays, which the model checks itself. The names of a committee's tensors begin with ``members.1.``,
+``members.2.`` and so on, and the header says how many members there are. Three further tensors hold hashes of the
+training, validation and test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.disagreement import DisagreementProfile
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.builder import build_classical, model_factory
@@ -50,8 +52,10 @@ _REQUIRED = {
     "training": dict,
     "versions": dict,
 }
-_OPTIONAL = ("calibration", "profile")  # an object or null
+_OPTIONAL = ("calibration", "profile", "committee")  # an object or null
 _SPLIT_PREFIX = "split_hashes."  # of the tensors that are not the model's
+_MEMBER_PREFIX = "members."  # of the tensors of a committee, and the number of the member, from 1 on
+_MAX_MEMBERS = 1_000
 _SLACK = 64  # parameters that a model may register beyond four per tensor, such as ones that it replaces
 _TYPE_NAMES = {int: "an integer", list: "a list", dict: "an object"}
 
@@ -70,6 +74,8 @@ class ModelContents:
         calibration (Calibration, optional): Calibration of its probabilities.
         profile (TrainingProfile, optional): Statistics of its training graphs.
         split_hashes (SplitHashes, optional): Hashes of its training, validation and test graphs.
+        others (tuple): Further members of a committee. (default: none)
+        disagreement_profile (DisagreementProfile, optional): Disagreement of the members on validation graphs.
     """
 
     model: GraphModel | ClassicalModel
@@ -81,6 +87,8 @@ class ModelContents:
     calibration: Calibration | None
     profile: TrainingProfile | None
     split_hashes: SplitHashes | None
+    others: tuple[GraphModel | ClassicalModel, ...] = ()
+    disagreement_profile: DisagreementProfile | None = None
 
 
 def write_model_file(path: str | Path, contents: ModelContents) -> None:
@@ -93,7 +101,8 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         DataError: If the file cannot be written.
     """
     config = _with_defaults(contents.config)
-    tensors = _checked_tensors(contents.model, config)
+    states = [_checked_tensors(member, config) for member in (contents.model, *contents.others)]
+    tensors = states[0] if not contents.others else _join_members(states)
     if contents.split_hashes is not None:
         hashes = contents.split_hashes.to_tensors()
         tensors = tensors | {f"{_SPLIT_PREFIX}{name}": value for name, value in hashes.items()}
@@ -108,6 +117,12 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         "training": contents.training,
         "versions": contents.versions,
     }
+    if contents.others:
+        profile = contents.disagreement_profile
+        header["committee"] = {
+            "members": 1 + len(contents.others),
+            "disagreement": None if profile is None else profile.to_dict(),
+        }
     try:
         data = encode_checked(FORMAT, FORMAT_VERSION, header, tensors)
     except (TypeError, ValueError, UnicodeError) as error:
@@ -155,16 +170,16 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
     if problem := _non_finite(tensors):
         raise DataError(path, *problem)
     recipe = FeatureRecipe.from_dict(header["recipe"])
-    model: GraphModel | ClassicalModel
-    if is_classical(config.model):
-        model = build_classical(config, header["num_classes"])
-        model.load_state(tensors)
-    else:
-        sizes = header["in_channels"], header["num_classes"], recipe.edge_kinds
-        model = _network(path, model_factory(config, *sizes), tensors)
     calibration, profile = header.get("calibration"), header.get("profile")
+    committee = header.get("committee")
+    count = 1 if committee is None else _num_members(path, committee)
+    members = [
+        _member(path, header, config, recipe, own, number if count > 1 else None)
+        for number, own in enumerate(_split_members(path, tensors, count), 1)
+    ]
+    disagreement = None if committee is None else committee["disagreement"]
     return ModelContents(
-        model=model,
+        model=members[0],
         config=config,
         recipe=recipe,
         class_names=tuple(header["class_names"]),
@@ -177,7 +192,66 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
         )
         if hashes
         else None,
+        others=tuple(members[1:]),
+        disagreement_profile=None if disagreement is None else DisagreementProfile.from_dict(disagreement),
     )
+
+
+def _num_members(path: Path, committee: dict[str, Any]) -> int:
+    """The number of members that the header of a committee states."""
+    if set(committee) != {"members", "disagreement"}:
+        raise DataError(path, "'members' and 'disagreement' under 'committee' in the header", [*committee])
+    count = committee["members"]
+    if type(count) is not int or not 2 <= count <= _MAX_MEMBERS:
+        raise DataError(
+            path, f"2 to {_MAX_MEMBERS:,} members of the committee in the header", repr(count)[:60]
+        )
+    return count
+
+
+def _split_members(path: Path, tensors: dict[str, Tensor], count: int) -> list[dict[str, Tensor]]:
+    """The tensors of each of ``count`` members, by their names in a single model."""
+    if count == 1:
+        return [tensors]
+    members: list[dict[str, Tensor]] = [{} for _ in range(count)]
+    for name, value in tensors.items():
+        number, _, own = name.removeprefix(_MEMBER_PREFIX).partition(".")
+        is_member = (
+            name.startswith(_MEMBER_PREFIX) and number.isascii() and number.isdigit() and len(number) < 5
+        )
+        if not (is_member and 1 <= int(number) <= count):
+            raise DataError(path, f"the tensors of {count} members", f"an additional tensor '{name}'")
+        members[int(number) - 1][own] = value
+    for index, state in enumerate(members, 1):
+        if not state:
+            raise DataError(path, f"a committee of {count} members", f"no tensors of member {index}")
+    return members
+
+
+def _join_members(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of all members of a committee; :func:`_split_members` is the inverse."""
+    return {
+        f"{_MEMBER_PREFIX}{number}.{name}": value
+        for number, state in enumerate(states, 1)
+        for name, value in state.items()
+    }
+
+
+def _member(
+    path: Path,
+    header: dict[str, Any],
+    config: RunConfig,
+    recipe: FeatureRecipe,
+    tensors: dict[str, Tensor],
+    number: int | None,
+) -> GraphModel | ClassicalModel:
+    """One member with its fitted values; ``number`` is named in messages, unless it is the only one."""
+    if is_classical(config.model):
+        model = build_classical(config, header["num_classes"])
+        model.load_state(tensors)
+        return model
+    sizes = header["in_channels"], header["num_classes"], recipe.edge_kinds
+    return _network(path, model_factory(config, *sizes), tensors, number)
 
 
 def _check_header(path: Path, header: dict[str, Any]) -> None:
@@ -217,10 +291,11 @@ def _checked_tensors(model: GraphModel | ClassicalModel, config: RunConfig) -> d
     return tensors
 
 
-def _network(path: Path, factory: ModelFactory, tensors: dict[str, Tensor]) -> GraphModel:
-    """The network with the weights of a file."""
+def _network(path: Path, factory: ModelFactory, tensors: dict[str, Tensor], number: int | None) -> GraphModel:
+    """The network with the weights of a file; ``number`` is that of a member."""
     if problem := _state_mismatch(factory, tensors):
-        raise DataError(path, *problem)
+        expected, found = problem
+        raise DataError(path, expected if number is None else f"{expected} of member {number}", found)
     with torch.random.fork_rng(devices=[]):  # initial weights are random and replaced below
         model = factory(())
     model.to(_float_type(tensors))

@@ -14,8 +14,9 @@ import torch
 from graphcaps._io.csv_cells import csv_text
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
-from graphcaps.errors import ArgumentError
+from graphcaps.inference.abstention import abstains, check_abstention
 from graphcaps.inference.applicability import NO_NODES
+from graphcaps.inference.disagreement import join_reasons, mutual_information
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.split_hashes import Part
 from graphcaps.metrics import class_counts, class_metrics
@@ -54,6 +55,9 @@ class Predictions:
         used_in (tuple, optional): For each graph ``"training"``, ``"validation"`` or ``"test"`` if it was in that part
             when the model was trained, ``"left-out"`` if it was left out because of contradicting labels, else
             ``None``; ``None`` if the model has no record of its graphs.
+        disagreement (ndarray, optional): Disagreement of the members of a committee on each graph, in nats, NaN for a
+            graph that could not be predicted, ``[G]``; ``None`` for a single model.
+        max_disagreement (float, optional): Graphs with a higher disagreement get no class.
     """
 
     class_names: tuple[str, ...]
@@ -66,6 +70,8 @@ class Predictions:
     out_of_distribution: tuple[str, ...] | None = None
     ids: tuple[str, ...] | None = None
     used_in: tuple[Part | None, ...] | None = None
+    disagreement: np.ndarray | None = None
+    max_disagreement: float | None = None
 
     def __len__(self) -> int:
         return len(self.errors)
@@ -85,10 +91,8 @@ class Predictions:
     @property
     def abstained(self) -> list[bool]:
         """Whether the model abstains, for each graph; False for graphs that could not be predicted."""
-        if self.abstain_below is None:
-            return [False] * len(self)
-        highest = np.nan_to_num(self.probabilities, nan=2.0).max(-1)
-        return [bool(probability < self.abstain_below) for probability in highest]
+        limits = self.abstain_below, self.max_disagreement
+        return abstains(self.probabilities, self.disagreement, *limits).tolist()
 
     @property
     def accuracies(self) -> dict[str, dict[str, Any]]:
@@ -180,6 +184,7 @@ class Predictions:
             "failed": self.num_failed,
             "abstained": sum(self.abstained),
             "out_of_distribution": None if outside is None else sum(map(bool, outside)),
+            **({} if self.disagreement is None else {"disagreement": _mean_and_max(self.disagreement)}),
             "class_counts": {name: predicted.count(name) for name in self.class_names},
             "used_in": None if self.used_in is None else {name: self.used_in.count(name) for name in _PARTS},
             "other_labels": self.other_labels,
@@ -202,6 +207,8 @@ class Predictions:
             row["probability"] = None if failed else max(probabilities)
             for name, values in (("probabilities", probabilities), (score_name, scores)):
                 row[name] = None if failed else dict(zip(self.class_names, values, strict=True))
+            if self.disagreement is not None:
+                row["disagreement"] = None if failed else float(self.disagreement[index])
             row["abstained"] = abstained[index]
             row["out_of_distribution"] = None if outside is None else outside[index] or None
             row["used_in"] = None if self.used_in is None else self.used_in[index]
@@ -221,6 +228,7 @@ class Predictions:
         header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
         header += [f"probability[{name}]" for name in self.class_names]
         header += [f"{score_name}[{name}]" for name in self.class_names]
+        header += [] if self.disagreement is None else ["disagreement"]
         header += ["abstained", "out_of_distribution", "used_in"]
         header += [] if self.true_classes is None else ["true_class"]
         table = [[*header, "error"]]
@@ -231,6 +239,7 @@ class Predictions:
                 cells += [
                     _format_number(value) for value in (values or dict.fromkeys(self.class_names)).values()
                 ]
+            cells += [] if self.disagreement is None else [_format_number(row["disagreement"])]
             cells += ["yes" if row["abstained"] else "", row["out_of_distribution"] or ""]
             cells.append(row["used_in"] or "")
             cells += [] if self.true_classes is None else [row["true_class"] or ""]
@@ -244,6 +253,7 @@ def predict_store(
     *,
     unseen: UnseenPolicy = "refuse",
     abstain_below: float | None = None,
+    max_disagreement: float | None = None,
     ids: tuple[str, ...] | None = None,
     true_classes: tuple[str, ...] | None = None,
 ) -> Predictions:
@@ -255,33 +265,38 @@ def predict_store(
             :meth:`FittedModel.check`.
         unseen (str): As in :meth:`FittedModel.scores`.
         abstain_below (float, optional): Graphs whose highest probability is below this get no class.
+        max_disagreement (float, optional): Graphs on which the members of a committee disagree by more than this, in
+            nats, get no class.
         ids (tuple, optional): Identifier of each graph, written as a column.
         true_classes (tuple, optional): Class name of each graph, "" if it is unknown. (default: those of the store, if
             it has classes)
 
     Raises:
-        ArgumentError: If the whole store lacks columns that the model reads.
+        ArgumentError: If the whole store lacks columns that the model reads, or a threshold is out of range.
     """
-    if abstain_below is not None and not 0 <= abstain_below <= 1:
-        raise ArgumentError("predict", "abstain_below", "be from 0 to 1", abstain_below)
+    check_abstention(abstain_below, max_disagreement, is_committee=fitted.is_committee)
     checked = fitted.check(graphs, unseen=unseen, owner="predict")
     store, errors = checked.store, dict(checked.errors)
     valid = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
-    scores = torch.full((len(store), len(fitted.class_names)), float("nan"), dtype=fitted.dtype)
+    shape = (len(fitted.members), len(store), len(fitted.class_names))
+    scores = torch.full(shape, float("nan"), dtype=fitted.dtype)
     if valid.numel():
-        scores[valid] = fitted.scores(checked.select(valid))
-    failed = ~scores.isfinite().all(-1)
+        scores[:, valid] = fitted.member_scores(checked.select(valid))
+    failed = ~scores.isfinite().all(-1).all(0)
     errors |= {graph: errors.get(graph, _NOT_FINITE) for graph in failed.nonzero().flatten().tolist()}
-    scores[failed] = float("nan")
-    probabilities = np.full(tuple(scores.shape), np.nan)
+    scores[:, failed] = float("nan")
+    p = np.full(shape, np.nan)
     if bool((~failed).any()):
         empty = (store.sizes.cpu() == 0)[~failed].nonzero().squeeze(-1)
-        probabilities[(~failed).numpy()] = fitted.to_probabilities(scores[~failed], empty)
+        p[:, (~failed).numpy()] = fitted.calibrate_scores(scores[:, ~failed], empty)
+    disagreement = mutual_information(p) if fitted.is_committee else None
     outside = None
     if fitted.profile is not None:  # a graph that could not be predicted already has an error message
         names = fitted.recipe.source_columns.get("node_attributes")
-        reasons = enumerate(fitted.profile.reasons(store, names))
-        outside = tuple("" if graph in errors else reason for graph, reason in reasons)
+        reasons = fitted.profile.reasons(store, names)
+        if fitted.disagreement_profile is not None and disagreement is not None:
+            reasons = join_reasons(reasons, fitted.disagreement_profile.reasons(disagreement))
+        outside = tuple("" if graph in errors else reason for graph, reason in enumerate(reasons))
     elif store.empty_graphs.numel():
         outside = tuple("" if size else NO_NODES for size in store.sizes.tolist())
     if true_classes is None and store.y is not None:
@@ -289,14 +304,16 @@ def predict_store(
     return Predictions(
         class_names=fitted.class_names,
         score_kind=fitted.score_kind,
-        scores=scores.numpy(),
-        probabilities=probabilities,
+        scores=scores.mean(0).numpy(),
+        probabilities=p.mean(0),
         errors=tuple(errors.get(graph, "") for graph in range(len(store))),
         true_classes=true_classes,
         abstain_below=abstain_below,
         out_of_distribution=outside,
         ids=ids,
         used_in=fitted.used_in(checked),
+        disagreement=disagreement,
+        max_disagreement=max_disagreement,
     )
 
 
@@ -314,7 +331,7 @@ def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predicti
     is_graph[list(rows.row_indices)] = True
 
     def expand(values: np.ndarray) -> np.ndarray:
-        expanded = np.full((total, values.shape[1]), np.nan, dtype=values.dtype)
+        expanded = np.full((total, *values.shape[1:]), np.nan, dtype=values.dtype)
         expanded[is_graph] = values
         return expanded
 
@@ -337,9 +354,19 @@ def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predicti
         out_of_distribution=merge_optional(predictions.out_of_distribution, repeat("")),
         ids=merge_optional(predictions.ids, rows.skipped_ids),
         used_in=merge_optional(predictions.used_in, repeat(None)),
+        disagreement=None if predictions.disagreement is None else expand(predictions.disagreement),
     )
 
 
 def _format_number(value: float | None) -> str:
     """Nine significant digits, which identify a float32 exactly."""
     return "" if value is None else f"{value:.9g}"
+
+
+def _mean_and_max(values: np.ndarray) -> dict[str, float | None]:
+    """Mean and maximum of the values that are numbers; ``None`` without any."""
+    known = values[~np.isnan(values)]
+    return {
+        name: float(take()) if len(known) else None
+        for name, take in (("mean", known.mean), ("max", known.max))
+    }

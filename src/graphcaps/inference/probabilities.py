@@ -18,7 +18,6 @@ __all__ = [
     "MIN_PROBABILITY",
     "Calibration",
     "CalibrationMethod",
-    "abstain",
     "class_prior",
     "class_probabilities",
     "prior_scores",
@@ -120,7 +119,10 @@ class Calibration:
                 raise ArgumentError(owner, "curves", "ascend between 0 and 1", "values that do not")
 
     def apply(self, uncalibrated: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities from those of :func:`probabilities`, ``[G, O]`` each; NaN stays NaN."""
+        """Calibrated probabilities from those of :func:`probabilities`, ``[*lead, O]`` each; NaN stays NaN.
+
+        A committee calibrates the probabilities of each member and averages them.
+        """
         uncalibrated = np.asarray(uncalibrated, dtype=np.float64)
         num_classes = uncalibrated.shape[-1]
         if self.method == "temperature":
@@ -134,7 +136,7 @@ class Calibration:
             expected = f"hold {num_curves} for {num_classes} classes"
             raise ArgumentError("Calibration", "curves", expected, len(self.curves))
         first = num_classes - num_curves
-        columns = [np.interp(uncalibrated[:, first + c], *curve) for c, curve in enumerate(self.curves)]
+        columns = [np.interp(uncalibrated[..., first + c], *curve) for c, curve in enumerate(self.curves)]
         calibrated = np.stack([1 - columns[0], columns[0]] if num_classes == 2 else columns, -1)
         total = calibrated.sum(-1, keepdims=True)
         calibrated = np.where(total > 0, calibrated / np.where(total > 0, total, 1), uncalibrated)
@@ -175,23 +177,3 @@ class Calibration:
                 raise
             expected = "hold numbers in 'temperature' and 'curves'"
             raise ArgumentError("Calibration", "entries", expected, repr(values)) from error
-
-
-def abstain(classes: np.ndarray, probability: np.ndarray, below: float | None) -> np.ndarray:
-    """Replaces a class by ``None`` where the highest probability is below a threshold.
-
-    Args:
-        classes (ndarray): Predicted class names, ``[G]``.
-        probability (ndarray): ``[G, O]``.
-        below (float, optional): The threshold. (default: the classes are returned unchanged)
-
-    Raises:
-        ArgumentError: If the threshold is not between 0 and 1.
-    """
-    if below is None:
-        return classes
-    if not 0 <= below <= 1:
-        raise ArgumentError("predict", "abstain_below", "be from 0 to 1", below)
-    kept = classes.astype(object)
-    kept[probability.max(-1) < below] = None
-    return kept

@@ -1,4 +1,4 @@
-"""What a fitted model needs of the model that it holds: class scores of graphs, whichever kind of model computes them.
+"""What a fitted model needs of its members: class scores of graphs, whichever kind of model computes them.
 
 Networks (:class:`graphcaps.nn.GraphModel`) read input columns batch by batch, on any device. Classical models
 (:class:`graphcaps.models.classical.ClassicalModel`) read the graphs of a store, on the CPU. :func:`make_scorer` is the
@@ -8,7 +8,7 @@ only place of a prediction that tells them apart.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -36,7 +36,7 @@ _BATCH_ENTRIES = 1 << 18
 
 
 class Scorer(ABC):
-    """Class scores of graphs by a single trained model."""
+    """Class scores of graphs by the M members of a fitted model: one, or those of a committee."""
 
     @property
     def reads(self) -> tuple[str, ...] | None:
@@ -56,7 +56,7 @@ class Scorer(ABC):
     @property
     @abstractmethod
     def num_parameters(self) -> int:
-        """Number of fitted values."""
+        """Number of fitted values of all members."""
 
     @property
     def formulation(self) -> str | None:
@@ -70,14 +70,14 @@ class Scorer(ABC):
 
     @abstractmethod
     def to(self, device: str | torch.device) -> None:
-        """Moves the model to a device."""
+        """Moves the members to a device."""
 
     @abstractmethod
     def scores(self, store: GraphStore) -> Tensor:
-        """Class scores on the CPU, ``[G, O]``, of graphs that are already checked."""
+        """Class scores of each member on the CPU, ``[M, G, O]``, of graphs that are already checked."""
 
     def capsules(self, store: GraphStore, level: int) -> Tensor:
-        """Capsules of one level on the CPU, ``[G, J · d]``.
+        """Capsules of one level on the CPU, one member after another, ``[G, M · J · d]``.
 
         Raises:
             ArgumentError: If the model has no capsules.
@@ -85,33 +85,44 @@ class Scorer(ABC):
         raise ArgumentError("FittedModel", "model", "have capsules", "a model without")
 
     def capsule_use(self, store: GraphStore) -> CapsuleUse | None:
-        """Capsules in use of the lowest level over graphs with nodes; ``None`` without capsules or graphs."""
+        """Capsules in use of the lowest level over graphs with nodes; ``None`` without capsules or graphs.
+
+        Of a committee, that of the member with the fewest.
+        """
         return None
 
 
 class NetworkScorer(Scorer):
-    """Scores of a network.
+    """Scores of networks.
 
     Args:
-        model (GraphModel): A single model, without leading axes; it is put into evaluation mode.
-        recipe (FeatureRecipe): The fitted recipe of its input columns.
+        members (sequence): Networks of one class and the same sizes, without leading axes; they are put into evaluation
+            mode.
+        recipe (FeatureRecipe): The fitted recipe of their input columns.
         max_nodes (int, optional): Graphs are truncated to this number of nodes.
 
     Raises:
-        ArgumentError: If model and recipe do not match.
+        ArgumentError: If members and recipe do not match.
     """
 
-    def __init__(self, model: GraphModel, recipe: FeatureRecipe, max_nodes: int | None) -> None:
+    def __init__(self, members: Sequence[GraphModel], recipe: FeatureRecipe, max_nodes: int | None) -> None:
         owner = "FittedModel"
-        if tuple(model.lead):
-            raise ArgumentError(owner, "model", "be a single model", f"{model.lead[0]} replicas")
-        if recipe.num_columns != model.in_channels:
-            expected = f"produce the model's {model.in_channels} input columns"
-            raise ArgumentError(owner, "recipe", expected, recipe.num_columns)
-        if model.edge_kinds not in ((), recipe.edge_kinds):
-            expected = f"have the edge labels of the model, {model.edge_kinds}"
-            raise ArgumentError(owner, "recipe", expected, recipe.edge_kinds)
-        self.model, self.recipe, self.max_nodes = model.eval(), recipe, max_nodes
+        for model in members:
+            if tuple(model.lead):
+                raise ArgumentError(owner, "model", "be a single model", f"{model.lead[0]} replicas")
+            if recipe.num_columns != model.in_channels:
+                expected = f"produce the model's {model.in_channels} input columns"
+                raise ArgumentError(owner, "recipe", expected, recipe.num_columns)
+            if model.edge_kinds not in ((), recipe.edge_kinds):
+                expected = f"have the edge labels of the model, {model.edge_kinds}"
+                raise ArgumentError(owner, "recipe", expected, recipe.edge_kinds)
+        self.members, self.recipe, self.max_nodes = [model.eval() for model in members], recipe, max_nodes
+        self.model = self.members[0]  # what sizes, device and type are read from
+        types = {str(next(model.parameters()).dtype).removeprefix("torch.") for model in members}
+        if len(types) > 1:
+            raise ArgumentError(
+                owner, "others", "have weights of the type of 'model'", ", ".join(sorted(types))
+            )
 
     @property
     def dtype(self) -> torch.dtype:
@@ -123,7 +134,7 @@ class NetworkScorer(Scorer):
 
     @property
     def num_parameters(self) -> int:
-        return sum(value.numel() for value in self.model.parameters())
+        return sum(value.numel() for model in self.members for value in model.parameters())
 
     @property
     def formulation(self) -> str | None:
@@ -134,36 +145,45 @@ class NetworkScorer(Scorer):
         return len(self.model.layers) if isinstance(self.model, HGCN) else 0
 
     def to(self, device: str | torch.device) -> None:
-        self.model.to(device)
+        for model in self.members:
+            model.to(device)
 
-    @torch.no_grad()
     def scores(self, store: GraphStore) -> Tensor:
         """Unseen labels are encoded as zeros."""
-        empty = torch.empty(0, self.model.num_classes, dtype=self.dtype)
-        return torch.cat([empty, *(output.class_scores.cpu() for output in self._outputs(store))])
+        empty = torch.empty(len(self.members), 0, self.model.num_classes, dtype=self.dtype)
+        parts = (
+            torch.stack([each.class_scores for each in outputs]).cpu() for outputs in self._outputs(store)
+        )
+        return torch.cat([empty, *parts], 1)
 
     def capsules(self, store: GraphStore, level: int) -> Tensor:
         if not isinstance(self.model, HGCN):
             return super().capsules(store, level)
         layer = cast(CapsuleLayer, self.model.layers[level])
-        rows = [torch.empty(0, layer.num_capsules * layer.capsule_dim, dtype=self.dtype)]
-        for output in self._outputs(store):
-            assert isinstance(output, HGCNOutput)
-            rows.append(output.levels[level].capsules.flatten(1).cpu())
+        width = len(self.members) * layer.num_capsules * layer.capsule_dim
+        rows = [torch.empty(0, width, dtype=self.dtype)]
+        for outputs in self._outputs(store):
+            capsules = [
+                output.levels[level].capsules.flatten(1)
+                for output in outputs
+                if isinstance(output, HGCNOutput)
+            ]
+            rows.append(torch.cat(capsules, 1).cpu())
         return torch.cat(rows)
 
     def capsule_use(self, store: GraphStore) -> CapsuleUse | None:
         if not self.model.has_capsules or not len(store):
             return None
-        (use,) = measure_capsule_use(self.model, self._batches(store))
-        return use
+        uses = [use for model in self.members for use in measure_capsule_use(model, self._batches(store))]
+        return min(uses, key=lambda use: use.in_use)
 
     @torch.no_grad()
-    def _outputs(self, store: GraphStore) -> Iterator[ModelOutput]:
-        """Outputs of the model, batch by batch."""
-        self.model.eval()
+    def _outputs(self, store: GraphStore) -> Iterator[list[ModelOutput]]:
+        """Outputs of the members, batch by batch."""
+        for model in self.members:
+            model.eval()
         for batch in self._batches(store):
-            yield self.model.forward_batch(batch)
+            yield [model.forward_batch(batch) for model in self.members]
 
     def _batches(self, store: GraphStore) -> Iterator[GraphBatch]:
         """The graphs, encoded, in batches of bounded size."""
@@ -175,39 +195,50 @@ class NetworkScorer(Scorer):
 
 
 class ClassicalScorer(Scorer):
-    """Probabilities of a classical model, as its scores.
+    """Probabilities of classical models, as their scores.
 
     Args:
-        model (ClassicalModel): A fitted model.
+        members (sequence): Fitted models of one class.
     """
 
     dtype = torch.float64
     device = torch.device("cpu")
 
-    def __init__(self, model: ClassicalModel) -> None:
-        self.model = model
+    def __init__(self, members: Sequence[ClassicalModel]) -> None:
+        self.members = members
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(sorted(self.model.inputs))
+        return tuple(sorted(self.members[0].inputs))
 
     @property
     def num_parameters(self) -> int:
-        return sum(value.numel() for value in self.model.state().values())
+        return sum(value.numel() for model in self.members for value in model.state().values())
 
     def to(self, device: str | torch.device) -> None:
         """Accepts the CPU only."""
         if torch.device(device).type != "cpu":
-            raise UsageError(f"{type(self.model).__name__} runs on the CPU; use device='cpu' or 'auto'.")
+            name = type(self.members[0]).__name__
+            raise UsageError(f"{name} runs on the CPU; use device='cpu' or 'auto'.")
 
     def scores(self, store: GraphStore) -> Tensor:
-        return torch.from_numpy(self.model.predict_proba(store, np.arange(len(store))))
+        graphs = np.arange(len(store))
+        return torch.from_numpy(np.stack([model.predict_proba(store, graphs) for model in self.members]))
 
 
 def make_scorer(
-    model: GraphModel | ClassicalModel, recipe: FeatureRecipe, max_nodes: int | None = None
+    members: Sequence[GraphModel | ClassicalModel], recipe: FeatureRecipe, max_nodes: int | None = None
 ) -> Scorer:
-    """The scorer of a model; arguments as in :class:`NetworkScorer`."""
-    if isinstance(model, ClassicalModel):
-        return ClassicalScorer(model)
-    return NetworkScorer(model, recipe, max_nodes)
+    """The scorer of the members of a fitted model, at least one; arguments as in :class:`NetworkScorer`.
+
+    Raises:
+        ArgumentError: If the members are of different classes, or do not match the recipe.
+    """
+    kinds = {type(model) for model in members}
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ArgumentError("FittedModel", "others", "be of the class of 'model'", names)
+    networks = [model for model in members if isinstance(model, GraphModel)]
+    if networks:
+        return NetworkScorer(networks, recipe, max_nodes)
+    return ClassicalScorer([model for model in members if isinstance(model, ClassicalModel)])

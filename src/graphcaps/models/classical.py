@@ -59,6 +59,8 @@ class ClassicalModel(RegisteredModel, ABC):
         inputs (frozenset): What the model reads of a graph, see :data:`RawInput`.
         selected_options (tuple): Options with several values, of which a fit selects one on validation graphs, or
             without those on a part of the training graphs. (default: ())
+        uses_seed (bool): Whether a fit depends on the seed, apart from the graphs that are held out where no validation
+            graphs are given. If not, there is no committee of such models. (default: ``True``)
         size_option (str, optional): The option that the time of a fit grows with, such as the number of trees; tests
             set it to a small number. (default: None)
 
@@ -69,6 +71,7 @@ class ClassicalModel(RegisteredModel, ABC):
     scores: ClassVar[ScoreKind] = "probabilities"
     inputs: ClassVar[frozenset[RawInput]]
     selected_options: ClassVar[tuple[str, ...]] = ()
+    uses_seed: ClassVar[bool] = True
     size_option: ClassVar[str | None] = None
 
     def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:

@@ -121,6 +121,7 @@ class ColourKernelSVM(KernelSVM[ColourVocabulary, ColourRows]):
         ArgumentError: If an option is out of range.
     """
 
+    uses_seed: ClassVar[bool] = False
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"edges", "node_labels"})
     selected_options: ClassVar[tuple[str, ...]] = ("iterations", "C")
     column_arrays: ClassVar[tuple[str, ...]] = COLOUR_ARRAYS

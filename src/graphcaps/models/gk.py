@@ -113,6 +113,7 @@ class GK(DenseKernelSVM[float]):
         ArgumentError: If an option is out of range.
     """
 
+    uses_seed: ClassVar[bool] = False
     reference: ClassVar[str] = (
         "Efficient graphlet kernels for large graph comparison, AISTATS 2009, "
         "https://proceedings.mlr.press/v5/shervashidze09a.html"

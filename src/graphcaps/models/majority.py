@@ -32,6 +32,7 @@ class Majority(ClassicalModel):
 
     reference: ClassVar[str] = "the class prior; no publication"
     inputs: ClassVar[frozenset[RawInput]] = frozenset()
+    uses_seed: ClassVar[bool] = False
 
     def __init__(self, num_classes: int, *, seed: int = 0, jobs: int = 1) -> None:
         super().__init__(num_classes, seed=seed, jobs=jobs)

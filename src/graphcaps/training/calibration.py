@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.inference.disagreement import DisagreementProfile, mutual_information
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY, Calibration, CalibrationMethod, probabilities
 from graphcaps.metrics import class_counts, class_metrics
@@ -69,7 +70,10 @@ def calibrate(
 
 
 def calibrate_probabilities(p: np.ndarray, y: np.ndarray, method: CalibrationMethod) -> Calibration:
-    """As :func:`calibrate`, from probabilities ``p [G, O]``.
+    """As :func:`calibrate`, from probabilities ``p [G, O]``, or ``[M, G, O]`` of the members of a committee.
+
+    A committee calibrates its members alike and averages them. Its temperature minimises the log loss of that average,
+    and its isotonic regressions are of all members together.
 
     The temperature T minimises the log loss of the graphs plus :math:`(\\log T)^2 / 18`, the prior of a normal
     distribution of log T around 0 with standard deviation 3. With hundreds of graphs the prior has no effect. With a
@@ -77,23 +81,26 @@ def calibrate_probabilities(p: np.ndarray, y: np.ndarray, method: CalibrationMet
     probabilities below 1.
     """
     p, y = np.asarray(p, dtype=np.float64), np.asarray(y)
-    if p.ndim != 2 or y.shape != p.shape[:1]:
+    if p.ndim not in (2, 3) or y.shape != p.shape[-2:-1]:
         raise ShapeError("calibrate", "y", f"have one class per row of {list(p.shape)}", list(y.shape))
+    p = p if p.ndim == 3 else p[None]
     if not len(y):
         raise ArgumentError("calibrate", "scores", "hold at least one graph", "none")
     if method == "temperature":
         return Calibration(method, len(y), temperature=_fit_temperature(p, y))
     if method != "isotonic":
         raise ArgumentError("calibrate", "method", "be 'temperature' or 'isotonic'", repr(method))
-    num_classes = p.shape[1]
+    num_classes = p.shape[-1]
     classes = [1] if num_classes == 2 else range(num_classes)
-    return Calibration("isotonic", len(y), curves=tuple(_fit_isotonic(p[:, c], y == c) for c in classes))
+    return Calibration("isotonic", len(y), curves=tuple(_fit_isotonic(p[..., c], y == c) for c in classes))
 
 
 def calibrate_model(
     fitted: FittedModel, store: GraphStore, validation: Tensor, method: CalibrationMethod | None
 ) -> FittedModel:
     """The model with a calibration fitted to its validation graphs, and with their metrics in ``training``.
+
+    A committee also gets the profile of its members' disagreement on these graphs.
 
     The validation graphs also chose the epoch, so their metrics are slightly optimistic. Graphs without nodes count in
     the metrics, with :attr:`FittedModel.class_prior`, and not in the fit.
@@ -107,14 +114,14 @@ def calibrate_model(
     assert store.y is not None
     graphs = store[validation]
     checked = replace(fitted.check(graphs), truncated={})  # the training's notes say it of all its graphs
-    scores, y = fitted.scores(checked), store.y[validation].cpu().numpy()
+    scores, y = fitted.member_scores(checked), store.y[validation].cpu().numpy()
     p, has_nodes = probabilities(scores, fitted.score_kind), (graphs.sizes > 0).cpu().numpy()
     if not np.isfinite(p).all():
         return fitted
     before = class_metrics(y, fitted.to_probabilities(scores, graphs.empty_graphs))
     after = before
     if method is not None and has_nodes.any():
-        calibration = calibrate_probabilities(p[has_nodes], y[has_nodes], method)
+        calibration = calibrate_probabilities(p[:, has_nodes], y[has_nodes], method)
         calibrated = replace(fitted, calibration=calibration)
         after = class_metrics(y, calibrated.to_probabilities(scores, graphs.empty_graphs))
         metrics_by_stage = {
@@ -122,6 +129,9 @@ def calibrate_model(
             for when, metrics in (("before", before), ("after", after))
         }
         fitted = replace(fitted, calibration=replace(calibration, metrics=metrics_by_stage))
+    if fitted.is_committee and has_nodes.any():
+        values = mutual_information(fitted.calibrate_scores(scores))[has_nodes]
+        fitted = replace(fitted, disagreement_profile=DisagreementProfile.from_values(values))
     counts = class_counts(y, fitted.class_names)
     metrics = {"validation_metrics": after, "validation_class_counts": counts}
     return replace(fitted, training=fitted.training | metrics)
@@ -160,16 +170,20 @@ def report_calibration(
 
 
 def _fit_temperature(p: np.ndarray, y: np.ndarray) -> float:
+    """The temperature of members whose probabilities ``p [M, G, O]`` are averaged after it."""
     from scipy.optimize import minimize_scalar
 
     logs = np.log(np.maximum(p, MIN_PROBABILITY))
-    true_class = logs[np.arange(len(y)), y]
+    true_class = logs[:, np.arange(len(y)), y]
 
     def loss(log_t: float) -> float:
         scaled = logs * math.exp(-log_t)
         top = scaled.max(-1)
-        total = top + np.log(np.exp(scaled - top[:, None]).sum(-1))
-        return float((total - true_class * math.exp(-log_t)).sum() + log_t**2 / (2 * PRIOR_STD**2))
+        total = top + np.log(np.exp(scaled - top[..., None]).sum(-1))
+        members = true_class * math.exp(-log_t) - total  # log-probability of the true class, [M, G]
+        best = members.max(0)
+        mean = best + np.log(np.exp(members - best).mean(0))
+        return float(log_t**2 / (2 * PRIOR_STD**2) - mean.sum())
 
     bounds = (-_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE)
     result = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
@@ -177,12 +191,17 @@ def _fit_temperature(p: np.ndarray, y: np.ndarray) -> float:
 
 
 def _fit_isotonic(p: np.ndarray, positive: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Isotonic regression of class membership on probability, kept 1 / (G + 2) away from 0 and 1."""
+    """Isotonic regression of class membership on probability, kept 1 / (G + 2) away from 0 and 1.
+
+    Args:
+        p (ndarray): Probabilities of M members, ``[M, G]``.
+        positive (ndarray): Class membership, ``[G]``.
+    """
     from sklearn.isotonic import IsotonicRegression
 
     margin = 1 / (len(positive) + 2)
     regression = IsotonicRegression(y_min=margin, y_max=1 - margin, out_of_bounds="clip")
-    regression.fit(p, positive.astype(np.float64))
+    regression.fit(p.reshape(-1), np.tile(positive.astype(np.float64), len(p)))
     inputs, outputs = regression.X_thresholds_, regression.y_thresholds_
     return tuple(inputs.tolist()), tuple(np.clip(outputs, margin, 1 - margin).tolist())
 

@@ -21,15 +21,23 @@ from graphcaps.config import RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import DataError
+from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.probabilities import MIN_PROBABILITY, CalibrationMethod, class_prior
 from graphcaps.models.builder import build_classical, recipe_arguments
 from graphcaps.models.classical import ClassicalModel, ValidationGraphs
+from graphcaps.models.lookup import find_classical_model, is_classical
 from graphcaps.training.replicas import Replica
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
 
-__all__ = ["ClassicalFit", "ClassicalTraining", "describe_fit", "fit_replica", "selecting_graphs"]
+__all__ = [
+    "ClassicalFit",
+    "ClassicalTraining",
+    "check_members",
+    "describe_fit",
+    "fit_replica",
+    "selecting_graphs",
+]
 
 
 def describe_fit(model: ClassicalModel, *, has_validation: bool) -> str:
@@ -162,9 +170,12 @@ class ClassicalTraining(SingleTraining):
             :class:`graphcaps.training.final_training.FinalTraining`. (default: no test set)
         sample_weight (array, optional): Weight of each graph in the fit, ``[G]``. (default: 1 each)
         left_out (GraphStore, optional): As in :class:`graphcaps.training.final_training.FinalTraining`.
+        members (int): Number of members of a committee, which are fitted one after another with the seeds ``seed``,
+            ``seed + 1``, … (default: 1, a single model)
 
     Raises:
-        ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or an argument is unknown.
+        ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or an argument is unknown, or
+            a committee is asked of a model whose fit does not depend on the seed.
         UsageError: If the graphs have no labels, or the device is a GPU.
     """
 
@@ -182,6 +193,7 @@ class ClassicalTraining(SingleTraining):
         split: Split | None = None,
         sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
         left_out: GraphStore | None = None,
+        members: int = 1,
     ) -> None:
         super().__init__(
             store,
@@ -193,14 +205,20 @@ class ClassicalTraining(SingleTraining):
             split=split,
             sample_weight=sample_weight,
             left_out=left_out,
+            members=members,
         )
         build_classical(self.config, self.source.num_classes)  # raises on unknown arguments
-        self._fitted: ClassicalFit | None = None
+        check_members(self.config, members, "train")
+        self._fits: list[ClassicalFit] = []
 
     @property
     def history(self) -> tuple[EpochEnd, ...]:
         """The metrics of the fit; empty before it."""
-        return () if self._fitted is None else (self._fitted.event,)
+        return (_join_events([fit.event for fit in self._fits]),) if self._is_complete else ()
+
+    @property
+    def _is_complete(self) -> bool:
+        return len(self._fits) == len(self.replicas)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -211,8 +229,11 @@ class ClassicalTraining(SingleTraining):
         self, checkpoint: str | Path | None = None, every: int | None = None
     ) -> Generator[EpochEnd, None, None]:
         """Fits the model and yields its metrics as those of the only epoch; no checkpoint is written."""
-        self._fitted = fit_replica(self.source, self.config, self.replica, sample_weight=self.sample_weight)
-        yield self._fitted.event
+        self._fits = [
+            fit_replica(self.source, self.config, replica, sample_weight=self.sample_weight)
+            for replica in self.replicas
+        ]
+        yield self.history[0]
 
     def save(self, path: str | Path) -> int:
         """Writes nothing: an interrupted fit starts again.
@@ -237,19 +258,50 @@ class ClassicalTraining(SingleTraining):
         Raises:
             TrainingError: If the model was not fitted.
         """
-        if self._fitted is None:
+        if not self._is_complete:
             raise TrainingError("The model is not fitted; call run() before result().")
         recipe = FeatureRecipe(**recipe_arguments(self.config.features)).fit(self.source)  # type: ignore[arg-type]
-        return self._finish(self._fitted.model, recipe)
+        return self._finish([fit.model for fit in self._fits], recipe)
 
     def notify_callbacks(self, result: FinalResult) -> None:
         """Does nothing: a fit without epochs has no callbacks."""
 
     @property
-    def _best_epoch(self) -> int:
-        return 1
+    def _best_epochs(self) -> list[int]:
+        return [1] * len(self.replicas)
 
     @property
     def _rule(self) -> str:
-        assert self._fitted is not None
-        return describe_fit(self._fitted.model, has_validation=self.replica.validation.numel() > 0)
+        return describe_fit(self._fits[0].model, has_validation=self.holdout.validation.numel() > 0)
+
+
+def check_members(config: RunConfig, members: int, owner: str, name: str = "members") -> None:
+    """Refuses a committee of a classical model whose fit does not depend on the seed: its members would be equal.
+
+    Args:
+        config (RunConfig): Names the model; networks always depend on the seed.
+        members (int): Number of members.
+        owner, name (str): Owner and argument that messages name. (default of ``name``: "members")
+
+    Raises:
+        ArgumentError: If the members would be equal.
+    """
+    if members > 1 and is_classical(config.model) and not find_classical_model(config.model).uses_seed:
+        expected = (
+            f"be 1 for '{config.model}', whose fit does not depend on the seed: all members would be equal"
+        )
+        raise ArgumentError(owner, name, expected, members)
+
+
+def _join_events(events: Sequence[EpochEnd]) -> EpochEnd:
+    """The metrics of several fits as those of one epoch of as many replicas."""
+    return EpochEnd(
+        epoch=1,
+        epochs=1,
+        seconds=sum(event.seconds for event in events),
+        train_loss=[value for event in events for value in event.train_loss],
+        train_accuracy=[value for event in events for value in event.train_accuracy],
+        validation_loss=[value for event in events for value in event.validation_loss],
+        validation_accuracy=[value for event in events for value in event.validation_accuracy],
+        test_accuracy=[value for event in events for value in event.test_accuracy],
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.metrics import SelectionMetric, check_selection_metric
+from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.auto_config import check_network_options, check_run_types
@@ -78,9 +80,13 @@ class FinalTraining(SingleTraining):
         callbacks (list): :class:`graphcaps.training.Callback` objects of the user. (default: none)
         left_out (GraphStore, optional): Molecules that were left out of ``store`` because of contradicting labels:
             ``used_in`` of the model marks them. (default: none)
+        members (int): Number of members of a committee: models that are trained together with the seeds ``seed``,
+            ``seed + 1``, … on the same training and validation graphs. Each keeps the epoch that its own validation
+            loss selects, and stops by itself. (default: 1, a single model)
 
     Raises:
-        ArgumentError: If the graphs are of fewer than two classes, or cannot be split.
+        ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or ``members`` is below 1 or
+            differs from the number of members of ``start``.
         UsageError: If the graphs have no labels.
     """
 
@@ -103,6 +109,7 @@ class FinalTraining(SingleTraining):
         split: Split | None = None,
         callbacks: Sequence[Callback] = (),
         left_out: GraphStore | None = None,
+        members: int = 1,
     ) -> None:
         super().__init__(
             store,
@@ -120,6 +127,7 @@ class FinalTraining(SingleTraining):
                 "metric": None if metric == "loss" else metric,
                 "class_weight": None if class_weight is None else class_weight.tolist(),
             },
+            members=members,
         )
         check_patience("train", patience)
         self.patience = patience
@@ -131,14 +139,19 @@ class FinalTraining(SingleTraining):
             recipe = None if start is None else start.recipe
             inputs = prepare_inputs(store, config, self.device, owner="train", recipe=recipe)
             self.recipe, self._factory = inputs.recipe, inputs.factory
-            initial = (
-                None if start is None else {"": _initial_model(start, inputs.factory, store.class_names)}
-            )
+            initial = None
+            if start is not None:
+                names = [f"member {number}" if members > 1 else "" for number in range(1, members + 1)]
+                models = _initial_models(start, members, inputs.factory, store.class_names)
+                initial = dict(zip(names, models, strict=True))
+                self.replicas = [
+                    replace(replica, variant=name) for replica, name in zip(self.replicas, names, strict=True)
+                ]
             self.trainer = make_trainer(
                 inputs.factory,
                 inputs.store,
                 inputs.x,
-                [self.replica],
+                self.replicas,
                 config.training,
                 self.device,
                 variants=initial,
@@ -147,12 +160,16 @@ class FinalTraining(SingleTraining):
                 metric=self.metric,
             )
         has_validation = self.holdout.validation.numel() > 0
-        self.best = BestWeights(has_validation, config.training.epochs, metric=self.metric)
-        self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience)]
+        self.best = BestWeights(has_validation, config.training.epochs, members, metric=self.metric)
+        self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience, members)]
         self._selection.append(self.best)
         self._writer: CheckpointWriter | None = None
         options = {"seed": seed, "patience": patience, "train_graphs": self.holdout.train.numel()}
-        info = RunInfo(f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options))
+        options |= {"members": members} if members > 1 else {}
+        named = tuple(f"member{number}" for number in range(1, members + 1)) if members > 1 else ("",)
+        info = RunInfo(
+            f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options), named
+        )
         self.loop = TrainingLoop(self.trainer, self._selection, explain, callbacks, info)
         self._notes: tuple[str, ...] = ()
         self._callback_error: CallbackError | None = None
@@ -164,7 +181,7 @@ class FinalTraining(SingleTraining):
 
     @property
     def history(self) -> list[EpochEnd]:
-        """An event per completed epoch, with lists of one number."""
+        """An event per completed epoch, with lists of one number per member."""
         return self.loop.history
 
     @property
@@ -239,13 +256,15 @@ class FinalTraining(SingleTraining):
         self._notes = checkpoint.notes
 
     def result(self) -> FinalResult:
-        """The model of the best epoch. Call after :meth:`run`.
+        """The model of the best epoch, or the members of a committee, each of its own. Call after :meth:`run`.
 
         Raises:
             TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
         """
-        model = replica_model(self.best.weights(self.loop), self._factory, 0).cpu().eval()
-        return self._finish(model, self.recipe)
+        weights = self.best.weights(self.loop)
+        members = range(len(self.replicas))
+        models = [replica_model(weights, self._factory, member).cpu().eval() for member in members]
+        return self._finish(models, self.recipe)
 
     def notify_callbacks(self, result: FinalResult) -> None:
         """Passes the final metrics to all callbacks of the user. Call once the result is kept.
@@ -265,14 +284,16 @@ class FinalTraining(SingleTraining):
         """Provenance of the model, JSON-safe, with the metric that selected its epoch."""
         if not self.holdout.validation.numel():
             return super().describe()
-        value = self.history[self._best_epoch - 1].validation_metric
-        return (
-            super().describe() | {"metric": self.metric} | ({"validation_metric": value[0]} if value else {})
-        )
+        described = super().describe() | {"metric": self.metric}
+        kept = enumerate(self._best_epochs)
+        values = [
+            metric[member] for member, epoch in kept if (metric := self.history[epoch - 1].validation_metric)
+        ]
+        return described | ({"validation_metric": sum(values) / len(values)} if values else {})
 
     @property
-    def _best_epoch(self) -> int:
-        return int(self.best.best_epochs[0])
+    def _best_epochs(self) -> list[int]:
+        return [int(epoch) for epoch in self.best.best_epochs]
 
     @property
     def _rule(self) -> str:
@@ -297,6 +318,7 @@ def make_training(
     split: Split | None = None,
     callbacks: Sequence[Callback] = (),
     left_out: GraphStore | None = None,
+    members: int = 1,
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
@@ -328,6 +350,7 @@ def make_training(
             split=split,
             sample_weight=sample_weight,
             left_out=left_out,
+            members=members,
         )
     return FinalTraining(
         store,
@@ -344,6 +367,7 @@ def make_training(
         split=split,
         callbacks=callbacks,
         left_out=left_out,
+        members=members,
     )
 
 
@@ -364,12 +388,12 @@ def train_final(
     on_epoch: Callable[[EpochEnd], object] | None = None,
     **options: Any,
 ) -> FinalResult:
-    """Trains one model on all graphs but a validation set; arguments as in :func:`make_training`.
+    """Trains one model, or a committee, on all graphs but a validation set; arguments as in :func:`make_training`.
 
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
-        options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split`` and
-            ``callbacks`` of :class:`FinalTraining`.
+        options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split``,
+            ``callbacks`` and ``members`` of :class:`FinalTraining`.
 
     Raises:
         CallbackError: If a callback raises. If it does so after the last epoch, ``result`` of the error is what this
@@ -405,22 +429,31 @@ def _final_metrics(training: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
 
 
-def _initial_model(start: FittedModel, factory: ModelFactory, class_names: tuple[str, ...]) -> ModelFactory:
-    """A factory of initial weights that are those of a fitted model.
+def _initial_models(
+    start: FittedModel, members: int, factory: ModelFactory, class_names: tuple[str, ...]
+) -> list[ModelFactory]:
+    """Factories of initial weights that are those of a fitted model, one per member.
 
     Raises:
-        ArgumentError: If classes or sizes differ.
+        ArgumentError: If classes, sizes or the number of members differ.
     """
     if class_names != start.class_names:
         got = f"{', '.join(class_names)}, not {', '.join(start.class_names)}"
         raise ArgumentError("train", "start", "have the classes of the graphs", got)
-    model = start.model
+    if len(start.members) != members:
+        expected = f"have {members} member{'' if members == 1 else 's'}, as the training"
+        raise ArgumentError("train", "start", expected, len(start.members))
+    return [_initial_model(model, start.config.model, factory) for model in start.members]
+
+
+def _initial_model(model: GraphModel | ClassicalModel, name: str, factory: ModelFactory) -> ModelFactory:
+    """A factory that returns a fitted network of the given name, whose sizes must be those of ``factory``."""
     if not isinstance(model, GraphModel):
-        raise ArgumentError("train", "start", "be a network", f"the model '{start.config.model}'")
+        raise ArgumentError("train", "start", "be a network", f"the model '{name}'")
     weights = model.state_dict()
-    for name, value in factory(()).state_dict().items():
-        if name not in weights or weights[name].shape != value.shape:
-            raise ArgumentError("train", "start", "be a model of the same sizes", f"another '{name}'")
+    for entry, value in factory(()).state_dict().items():
+        if entry not in weights or weights[entry].shape != value.shape:
+            raise ArgumentError("train", "start", "be a model of the same sizes", f"another '{entry}'")
 
     def fitted(lead: tuple[int, ...]) -> GraphModel:
         return model

@@ -1,4 +1,7 @@
-"""What all trainings of a model to keep have in common: held-out graphs, fingerprint, description and result."""
+"""What all trainings of a model to keep have in common: held-out graphs, fingerprint, description and result.
+
+The model is a single one or a committee, whose members are replicas with consecutive seeds on the same split.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import warn_user
+from graphcaps.errors import ArgumentError, warn_user
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.probabilities import CalibrationMethod
@@ -40,7 +43,11 @@ from graphcaps.training.replicas import Replica
 from graphcaps.training.sample_weight import check_sample_weight
 from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["FinalResult", "SingleTraining"]
+__all__ = ["MAX_MEMBERS", "FinalResult", "SingleTraining"]
+
+MAX_MEMBERS = 1_000
+"""Largest number of members of a committee."""
+_MEMBER_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,8 @@ class FinalResult:
 
     Args:
         model (FittedModel): Model to predict with and to save.
-        history (tuple): An :class:`EpochEnd` per epoch, with lists of one number.
-        epoch (int): Epoch whose weights were kept, counted from 1.
+        history (tuple): An :class:`EpochEnd` per epoch, with lists of one number per member.
+        epoch (int): Epoch whose weights were kept, counted from 1; of a committee the latest of its members' epochs.
         training (dict): Provenance of the model, JSON-safe; also in the model file.
     """
 
@@ -74,12 +81,16 @@ class FinalResult:
 class SingleTraining(ABC):
     """Base class of trainings of one model on all graphs but a validation set, and a test set if there is a split.
 
+    With ``members`` above 1 it trains a committee. Member m, counted from 0, is what a training of its own with seed
+    ``seed + m`` on the same training and validation graphs gives, up to rounding.
+
     A subclass trains in :meth:`run` and passes its model to :meth:`_finish` in :meth:`result`.
 
     Args:
         store (GraphStore): Graphs with labels.
         config (RunConfig): Model, features and training.
-        seed (int): Seed of the validation split and of the model.
+        seed (int): Seed of the validation split and of the model, or of the first member.
+        members (int): Number of members. (default: 1)
         validation (float or Tensor): Fraction of each class in the validation set, 0 for none; or the indices of the
             validation graphs.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
@@ -119,8 +130,11 @@ class SingleTraining(ABC):
         start: FittedModel | None = None,
         left_out: GraphStore | None = None,
         options: Mapping[str, Any] | None = None,
+        members: int = 1,
     ) -> None:
         check_run_types(store, config, "train")
+        if type(members) is not int or not 1 <= members <= MAX_MEMBERS:
+            raise ArgumentError("train", "members", f"be a whole number from 1 to {MAX_MEMBERS:,}", members)
         self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
         weights = check_sample_weight("train", sample_weight, len(store))
         kept = self.holdout.kept
@@ -134,12 +148,15 @@ class SingleTraining(ABC):
         self.device = choose_device(device, "train", self.config.model)
         self.data_digest = data_digest(self.source)
         no_test = torch.empty(0, dtype=torch.long)
-        self.replica = Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed)
+        self.replicas = [
+            Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed + member)
+            for member in range(members)
+        ]
         test_store = self.holdout.test_store
         self.fingerprint = run_fingerprint(
             self.config,
             self.data_digest,
-            [self.replica],
+            self.replicas,
             **(options or {}),
             sample_weight=None if weights is None else weights_digest(weights),
             test_graphs=None if test_store is None else data_digest(test_store)[:16],
@@ -158,7 +175,7 @@ class SingleTraining(ABC):
     @property
     @abstractmethod
     def history(self) -> Sequence[EpochEnd]:
-        """An event per completed epoch, with lists of one number."""
+        """An event per completed epoch, with lists of one number per member."""
 
     @property
     @abstractmethod
@@ -206,18 +223,27 @@ class SingleTraining(ABC):
 
     @property
     @abstractmethod
-    def _best_epoch(self) -> int:
-        """The epoch whose model is kept, counted from 1."""
+    def _best_epochs(self) -> list[int]:
+        """The epoch of each member that is kept, counted from 1."""
 
     @property
     @abstractmethod
     def _rule(self) -> str:
-        """How that epoch was selected."""
+        """How these epochs were selected."""
+
+    @property
+    def is_committee(self) -> bool:
+        """Whether there are several members."""
+        return len(self.replicas) > 1
 
     def describe(self) -> dict[str, Any]:
-        """Provenance of the model, JSON-safe; losses and accuracies are those of the kept epoch."""
-        kept = self.history[self._best_epoch - 1]
-        has_validation = self.holdout.validation.numel() > 0
+        """Provenance of the model, JSON-safe; losses and accuracies are those of the kept epoch.
+
+        Losses and accuracies of a committee are means over its members, each at its own epoch; ``members`` lists those
+        of each.
+        """
+        members = [self._describe_member(member) for member in range(len(self.replicas))]
+        means = {name: _mean([member[name] for member in members]) for name in _MEMBER_METRICS}
         return training_summary(
             self.source,
             digest=self.data_digest,
@@ -226,17 +252,28 @@ class SingleTraining(ABC):
             seed=self.seed,
             epochs=self.config.training.epochs,
             epochs_run=self.epoch,
-            epoch=self._best_epoch,
-            rule=self._rule,
-            train_loss=kept.train_loss[0],
-            train_accuracy=kept.train_accuracy[0],
-            validation_loss=kept.validation_loss[0] if has_validation else None,
-            validation_accuracy=kept.validation_accuracy[0] if has_validation else None,
+            epoch=max(self._best_epochs),
+            rule=f"{self._rule}, for each member by itself" if self.is_committee else self._rule,
+            **means,
             class_weight=self._class_weight,
             seconds=round(math.fsum(event.seconds for event in self.history), 3),
             hardware=describe_hardware(self.device),
             notes=[*filter(None, [self._empty_note]), *self.reading_notes, *self.notes],
+            **({"members": members} if self.is_committee else {}),
         )
+
+    def _describe_member(self, member: int) -> dict[str, Any]:
+        """Seed, kept epoch and metrics of one member."""
+        epoch = self._best_epochs[member]
+        kept, has_validation = self.history[epoch - 1], self.holdout.validation.numel() > 0
+        return {
+            "seed": self.replicas[member].seed,
+            "epoch": epoch,
+            "train_loss": kept.train_loss[member],
+            "train_accuracy": kept.train_accuracy[member],
+            "validation_loss": kept.validation_loss[member] if has_validation else None,
+            "validation_accuracy": kept.validation_accuracy[member] if has_validation else None,
+        }
 
     @property
     def _class_weight(self) -> dict[str, float] | None:
@@ -244,26 +281,35 @@ class SingleTraining(ABC):
         weights = self.fingerprint.get("class_weight")
         return None if weights is None else dict(zip(self.source.class_names, weights, strict=True))
 
-    def _finish(self, model: GraphModel | ClassicalModel, recipe: FeatureRecipe) -> FinalResult:
+    def _finish(
+        self, members: Sequence[GraphModel] | Sequence[ClassicalModel], recipe: FeatureRecipe
+    ) -> FinalResult:
         """Calibrates the model on the validation graphs, counts its capsules in use, and evaluates it on test graphs.
 
         Args:
-            model (GraphModel or ClassicalModel): The trained model, on the CPU.
+            members (sequence): The trained model, or the members of a committee, on the CPU.
             recipe (FeatureRecipe): Encoding of the features, fitted to :attr:`source`.
         """
-        fitted = FittedModel(model, self.config, recipe, self.source.class_names, self.describe())
+        model, *others = members
+        fitted = FittedModel(
+            model, self.config, recipe, self.source.class_names, self.describe(), others=tuple(others)
+        )
         fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
         fitted = replace(fitted, split_hashes=self._split_hashes(recipe))
         fitted = replace(fitted, training=fitted.training | self._capsule_use(fitted))
         if self.holdout.validation.numel():
             fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
+            metrics = fitted.training.get("validation_metrics")
+            if self.is_committee and metrics is not None:  # of the committee, in place of the members' mean
+                accuracy = {"validation_accuracy": metrics["accuracy"]}
+                fitted = replace(fitted, training=fitted.training | accuracy)
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
         if self.has_epochs:  # a fit without epochs has measured its training graphs
             fitted = replace(
                 fitted, training=fitted.training | {"train_accuracy": self._train_accuracy(fitted)}
             )
-        return FinalResult(fitted, tuple(self.history), self._best_epoch, fitted.training)
+        return FinalResult(fitted, tuple(self.history), max(self._best_epochs), fitted.training)
 
     def _train_accuracy(self, fitted: FittedModel) -> float:
         """Accuracy of the kept model on its training graphs, in evaluation mode and on the device of the training.
@@ -274,7 +320,7 @@ class SingleTraining(ABC):
         assert graphs.y is not None
         try:
             checked = replace(fitted.check(graphs), truncated={})  # the notes of the training say it
-            scores = fitted.to(self.device).scores(checked)
+            scores = fitted.to(self.device).member_scores(checked)
         finally:
             fitted.to("cpu")
         p = fitted.to_probabilities(scores, graphs.empty_graphs)
@@ -297,3 +343,9 @@ class SingleTraining(ABC):
             self._start_hashes,
             hashes[:0] if self._left_out is None else graph_hashes(self._left_out, recipe),
         )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Mean of numbers; ``None`` if they were not measured."""
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None

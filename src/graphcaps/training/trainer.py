@@ -71,6 +71,17 @@ class EpochEnd:
         """What selects the epoch, the lower the better: one minus the metric, or the validation loss."""
         return [1 - value for value in self.validation_metric] or self.validation_loss
 
+    def means(self) -> dict[str, float]:
+        """Losses, accuracies and metric by name, as means over the replicas, without those that were not measured."""
+        columns = {
+            "train_loss": self.train_loss,
+            "train_accuracy": self.train_accuracy,
+            "validation_loss": self.validation_loss,
+            "validation_accuracy": self.validation_accuracy,
+            "validation_metric": self.validation_metric,
+        }
+        return {name: sum(values) / len(values) for name, values in columns.items() if values}
+
 
 class ReplicaTrainer(Protocol):
     """What a :class:`~graphcaps.training.loop.TrainingLoop` calls: a :class:`Trainer`, or one of several processes.
