@@ -20,7 +20,15 @@ from graphcaps.models.gin import GIN
 from graphcaps.models.lookup import find_graph_model
 from graphcaps.models.majority import Majority
 from graphcaps.types import GraphBatch, ModelOutput
-from tests.small_models import bonded, bonded_model, labelled, labelled_model, planted, train_small
+from tests.small_models import (
+    bonded,
+    bonded_model,
+    labelled,
+    labelled_model,
+    planted,
+    small_committee,
+    train_small,
+)
 
 # torch 2.11 reads the archive that it wrote from a read-only buffer.
 pytestmark = pytest.mark.filterwarnings("ignore:The given buffer is not writable:UserWarning")
@@ -49,7 +57,7 @@ def trained(name: str) -> FittedModel:
 def test_exportable_module_gives_the_same_scores(name):
     model = trained(name)
     with torch.no_grad():
-        actual = ExportableModel(model.model, model.empty_scores)(*export_inputs(model, planted()))
+        actual = ExportableModel(model.members, model.empty_scores)(*export_inputs(model, planted()))
     torch.testing.assert_close(actual, model.scores(planted()), rtol=1e-5, atol=1e-5)
 
 
@@ -62,7 +70,7 @@ def test_edge_weights_are_used():
     weighted = replace(store, edge_weight=both[target] * both[store.neighbours.long() + first] + 0.1)
     model = trained("one level")
     with torch.no_grad():
-        actual = ExportableModel(model.model, model.empty_scores)(*export_inputs(model, weighted))
+        actual = ExportableModel(model.members, model.empty_scores)(*export_inputs(model, weighted))
     torch.testing.assert_close(actual, model.scores(weighted), rtol=1e-5, atol=1e-5)
     assert not torch.allclose(actual, model.scores(store), atol=1e-3)
 
@@ -155,7 +163,7 @@ def test_a_network_is_exported_to_the_formats_that_it_names(name: str, tmp_path:
 def test_a_network_without_a_format_is_refused(name: str):
     model = find_graph_model(name)(4, 2)
     with pytest.raises(ArgumentError, match="'model' must be one that can be exported, got"):
-        ExportableModel(model, torch.zeros(2))
+        ExportableModel([model], torch.zeros(2))
 
 
 class Branching(GIN):
@@ -189,9 +197,22 @@ def test_errors_of_export(tmp_path: Path):
     with pytest.raises(ArgumentError, match=r"'path' must end in .pt2 or .onnx, got 'model.bin'"):
         export(labelled_model(), tmp_path / "model.bin")
     with pytest.raises(ArgumentError, match="'model' must be a network, got Majority"):
-        ExportableModel(Majority(4), torch.zeros(4))
+        ExportableModel([Majority(4)], torch.zeros(4))
     with pytest.raises(UsageError, match="the forward pass of Branching cannot be exported: "):
         _branching().export(tmp_path / "model.pt2")
     with pytest.raises(ArgumentError, match="'model' must have no trunk"):
         train_small(planted(), arguments=SMALL | {"trunk": "gin"}).export(tmp_path / "model.pt2")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_committee_gives_the_scores_of_its_members(tmp_path):
+    model = small_committee()
+    model.export(tmp_path / "c.pt2")
+    inputs = export_inputs(model, planted()[torch.arange(5)])
+    scores = torch.export.load(tmp_path / "c.pt2").module()(*inputs)
+    expected = model.member_scores(planted()[torch.arange(5)])
+    assert scores.shape == (3, 5, 3)
+    torch.testing.assert_close(scores, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        model.to_probabilities(scores), model.predict_proba(planted()[torch.arange(5)]), atol=1e-5
+    )

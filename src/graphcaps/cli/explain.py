@@ -456,6 +456,7 @@ def show_graph(
         ("predicted", prediction),
         ("scores", f"for {names[explanation.target]}; positive: evidence for it"),
     ]
+    rows += _committee_rows(explanation)
     rows += [("domain", f"out of distribution: {out_of_distribution}")] if out_of_distribution else []
     if explanation.nodes is not None:
         rows.append(("", f"the model uses the {explanation.num_nodes} nodes of highest degree"))
@@ -476,6 +477,24 @@ def show_graph(
         tree = Tree(Text(head, style="bold"), guide_style="dim")
         _branches(tree, row, elements, [level.lengths.numel() for level in explanation.levels[:-1]])
         console.print(tree)
+
+
+def _committee_rows(explanation: Explanation) -> list[tuple[str, str]]:
+    """How far the members of a committee agree; nothing for a single model."""
+    if explanation.member_predicted is None:
+        return []
+    names, members = explanation.class_names, explanation.member_predicted.tolist()
+    votes = f"{explanation.num_agreeing} of {len(members)} members predict {names[explanation.predicted]}"
+    agreement = explanation.agreement
+    if agreement is not None:
+        votes += f"; the rank correlation of their node scores is {agreement:.2f}"
+    rows = [
+        ("committee", votes),
+        ("", "scores are means over the members, capsules those of the first member"),
+    ]
+    if members[0] != explanation.predicted:
+        rows.append(("", f"the first member predicts {names[members[0]]}"))
+    return rows
 
 
 def _elements(store: GraphStore) -> list[str]:
@@ -566,6 +585,8 @@ def _show_metrics(metrics: dict[str, Any]) -> None:
         rows.append(
             (f"on {len(sampled['graphs'])}", f"graphs that gnnexplainer explained, fidelity+: {plus}")
         )
+    if metrics["members"] > 1:
+        rows.append(("committee", f"metrics are of the first of its {metrics['members']} members"))
     if metrics.get("stability"):
         stability = metrics["stability"]
         text = f"NMI {stability['nmi']:.3f}, ARI {stability['ari']:.3f}, rank correlation {stability['rank']:.3f}"

@@ -12,7 +12,13 @@ from torch import Tensor
 
 from graphcaps.errors import ShapeError
 
-__all__ = ["capsule_usage", "graphs_with_distinct_kinds", "partition_agreement", "rank_correlation"]
+__all__ = [
+    "capsule_usage",
+    "graphs_with_distinct_kinds",
+    "member_agreement",
+    "partition_agreement",
+    "rank_correlation",
+]
 
 
 def partition_agreement(
@@ -98,3 +104,25 @@ def rank_correlation(one: Tensor, two: Tensor, node_ptr: Tensor) -> float:
         if min(rank.std() for rank in ranks) > 0:
             correlations.append(np.corrcoef(*ranks)[0, 1])
     return float(np.mean(correlations)) if correlations else float("nan")
+
+
+def member_agreement(scores: Tensor, node_ptr: Tensor) -> Tensor:
+    """How far the members of a committee agree on the nodes of each graph, float64 ``[G]``.
+
+    It is the Spearman correlation of two members' node scores, mean over all pairs of members; NaN for a graph in which
+    the scores of a member do not vary.
+
+    Args:
+        scores (Tensor): Node scores of M members, at least two, ``[M, N]``.
+        node_ptr (Tensor): Offsets of the graphs' nodes, ``[G + 1]``.
+    """
+    from scipy.stats import rankdata
+
+    values, upper = scores.double().numpy(), np.triu_indices(len(scores), 1)
+    agreement = np.full(node_ptr.numel() - 1, np.nan)
+    for graph, (start, end) in enumerate(pairwise(node_ptr.tolist())):
+        if end - start > 1:
+            ranks = rankdata(values[:, start:end], axis=1)
+            if ranks.std(1).min() > 0:
+                agreement[graph] = np.corrcoef(ranks)[upper].mean()
+    return torch.from_numpy(agreement)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -17,12 +18,12 @@ from graphcaps.explanation.model_inputs import (
     ExplainedModel,
     batch_spans,
     encode_for_model,
-    unwrap_hgcn,
+    unwrap_members,
 )
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.lengths.lengths import lengths
 
-__all__ = ["explain", "explain_encoded", "explain_store"]
+__all__ = ["explain", "explain_encoded", "explain_members", "explain_store"]
 
 
 def explain(
@@ -34,6 +35,9 @@ def explain(
     unseen: Literal["refuse", "ignore"] = "refuse",
 ) -> Explanation | StoreExplanation:
     """Explains the predictions of an HGCN by its capsule hierarchy and by node and edge scores.
+
+    Of a committee, node and edge scores are means over its members, and the hierarchy is that of its first member:
+    capsules of different members do not correspond. ``agreement`` says how far the members agree on the nodes.
 
     Args:
         model: A ``FittedModel`` (from :func:`graphcaps.load`), or an :class:`graphcaps.nn.HGCN` with ``x``.
@@ -55,7 +59,7 @@ def explain(
         >>> explanation.node_scores, explanation.levels[0].capsule                       # doctest: +SKIP
     """
     encoded = encode_for_model(model, graph, x=x, unseen=unseen)
-    explanations = explain_encoded(unwrap_hgcn(model), encoded, target=target)
+    explanations = explain_members(unwrap_members(model), encoded, target=target)
     several = isinstance(graph, (list, tuple)) or len(explanations) != 1
     return explanations if several else explanations[0]
 
@@ -77,7 +81,54 @@ def explain_store(
             those of the store, if it has classes)
     """
     encoded = encode_for_model(model, store, x=x, unseen=unseen, true_classes=true_classes)
-    return explain_encoded(unwrap_hgcn(model), encoded, target=target)
+    return explain_members(unwrap_members(model), encoded, target=target)
+
+
+def explain_members(
+    members: Sequence[HGCN], encoded: EncodedGraphs, *, target: int | str | Tensor | None = None
+) -> StoreExplanation:
+    """Explains the prediction of a committee for graphs that are already encoded; of one member as it is.
+
+    Args:
+        members (sequence): At least one network.
+        encoded (EncodedGraphs): The graphs, with ``to_probabilities`` of the committee.
+        target: As in :func:`explain`.
+    """
+    if len(members) == 1:
+        return explain_encoded(members[0], encoded, target=target)
+    scores = torch.stack([_class_scores(member, encoded) for member in members])
+    p = _probabilities(scores, encoded.store.empty_graphs, encoded)
+    targets = _target_classes(target, encoded)
+    each = [
+        explain_encoded(member, encoded, target=p.argmax(-1) if targets is None else targets)
+        for member in members
+    ]
+    node_scores = torch.stack([one.node_scores for one in each])
+    errors = [one.reconstruction_error for one in each if one.reconstruction_error is not None]
+    return replace(
+        each[0],
+        probabilities=p,
+        node_scores=node_scores.mean(0),
+        edge_scores=torch.stack([one.edge_scores for one in each]).mean(0),
+        reconstruction_error=torch.stack(errors).mean(0) if errors else None,
+        member_node_scores=node_scores,
+        member_predicted=torch.stack([one.predicted for one in each]),
+    )
+
+
+@torch.no_grad()
+def _class_scores(network: HGCN, encoded: EncodedGraphs) -> Tensor:
+    """Class scores of all graphs by one network in evaluation mode, on the CPU, ``[G, O]``."""
+    device, was_training = next(network.parameters()).device, network.training
+    network.eval()
+    parts = []
+    for first, end in batch_spans(encoded.store):
+        store = encoded.store[torch.arange(first, end, device=encoded.store.device)].to(device)
+        begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
+        batch = store.batch(encoded.x[begin:stop].to(device))
+        parts.append(network.forward_batch(batch).class_scores.cpu())
+    network.train(was_training)
+    return torch.cat(parts)
 
 
 def explain_encoded(
@@ -214,7 +265,8 @@ def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
 def _probabilities(scores: Tensor, empty: Tensor, encoded: EncodedGraphs) -> Tensor:
     """Probabilities of the fitted model, or of a bare HGCN: lengths divided by their sum.
 
-    ``empty`` are the rows of graphs without nodes.
+    ``scores`` are ``[G, O]``, or those of the members of a committee, ``[M, G, O]``. ``empty`` are the rows of graphs
+    without nodes.
     """
     return (
         _normalised_lengths(scores)

@@ -110,6 +110,7 @@ class Explanation(ExplanationData):
             "node_scores": _to_list(self.node_scores),
             "edge_scores": _to_list(self.edge_scores),
             "reconstruction_error": _to_list(self.reconstruction_error),
+            **self._members(),
             "levels": [
                 {
                     "assignment": _to_list(level.assignment),
@@ -122,6 +123,19 @@ class Explanation(ExplanationData):
                 }
                 for level in self.levels
             ],
+        }
+
+    def _members(self) -> dict[str, Any]:
+        """How far the members of a committee agree, under ``members``; {} for a single model."""
+        if self.member_node_scores is None or self.member_predicted is None:
+            return {}
+        agreement = self.agreement
+        return {
+            "members": {
+                "predicted": [self.class_names[index] for index in self.member_predicted.tolist()],
+                "node_scores": _to_list(self.member_node_scores),
+                "agreement": None if agreement is None else _round(agreement),
+            }
         }
 
     def to_json(self, **settings: Any) -> str:
@@ -201,6 +215,8 @@ class StoreExplanation(StoreExplanationData):
             bonds=rows(self.bonds, e),
             featurizer=self.featurizer,
             smiles=None if self.smiles is None else self.smiles[graph],
+            member_node_scores=None if self.member_node_scores is None else self.member_node_scores[:, n],
+            member_predicted=None if self.member_predicted is None else self.member_predicted[:, graph],
         )
 
 

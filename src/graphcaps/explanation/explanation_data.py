@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from graphcaps.explanation.agreement import member_agreement
 from graphcaps.types import ShapeRepr
 
 __all__ = ["NO_NODES_NOTE", "ExplainedLevel", "ExplanationData", "StoreExplanationData"]
@@ -75,6 +77,10 @@ class ExplanationData(ShapeRepr):
         featurizer (str, optional): Featurizer of the node labels, if the graph was read from SMILES.
         smiles (str, optional): Canonical SMILES whose atoms are the nodes, if the graph was read from SMILES and is
             not truncated.
+        member_node_scores (Tensor, optional): Of a committee, ``node_scores`` of each member for the same ``target``,
+            ``[M, n]``. ``node_scores``, ``edge_scores`` and ``reconstruction_error`` are then means over the members,
+            ``probabilities`` those of the committee, and ``levels`` and ``class_scores`` those of the first member.
+        member_predicted (Tensor, optional): Class that each member of a committee predicts, ``[M]``.
     """
 
     graph: int
@@ -95,6 +101,8 @@ class ExplanationData(ShapeRepr):
     bonds: Tensor | None = None
     featurizer: str | None = None
     smiles: str | None = None
+    member_node_scores: Tensor | None = None
+    member_predicted: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -105,6 +113,22 @@ class ExplanationData(ShapeRepr):
     def note(self) -> str:
         """A sentence in place of a tree or a drawing if the graph has no nodes, else ""."""
         return "" if self.num_nodes else NO_NODES_NOTE
+
+    @property
+    def num_agreeing(self) -> int | None:
+        """Number of members of a committee that predict ``predicted``; ``None`` for a single model."""
+        return None if self.member_predicted is None else int((self.member_predicted == self.predicted).sum())
+
+    @property
+    def agreement(self) -> float | None:
+        """Agreement of the members' node scores (:func:`graphcaps.explanation.agreement.member_agreement`).
+
+        ``None`` for a single model, and if the scores of a member do not vary.
+        """
+        if self.member_node_scores is None:
+            return None
+        value = float(member_agreement(self.member_node_scores, torch.tensor([0, self.num_nodes])))
+        return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,6 +159,7 @@ class StoreExplanationData(ShapeRepr):
         elements, bonds (Tensor, optional): ``[N]`` and ``[E]``, if the graphs were read from SMILES.
         featurizer (str, optional): Featurizer of the node labels, likewise.
         smiles (tuple, optional): One entry per graph, ``None`` for a truncated one.
+        member_node_scores, member_predicted (Tensor, optional): ``[M, N]`` and ``[M, G]``, of a committee.
     """
 
     class_names: tuple[str, ...]
@@ -160,6 +185,8 @@ class StoreExplanationData(ShapeRepr):
     bonds: Tensor | None = None
     featurizer: str | None = None
     smiles: tuple[str | None, ...] | None = None
+    member_node_scores: Tensor | None = None
+    member_predicted: Tensor | None = None
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1

@@ -27,6 +27,7 @@ from graphcaps.explanation.model_inputs import (
     encode_for_model,
     select_graphs,
     unwrap_hgcn,
+    unwrap_members,
 )
 from graphcaps.nn.hgcn import HGCN
 
@@ -64,6 +65,8 @@ def evaluate_explanations(
 ) -> dict[str, Any]:
     """Evaluates explanation methods: agreement with planted parts, fidelity, capsule use and run time.
 
+    Of a committee they are of the first member, whose capsules its explanations show.
+
     Graphs without nodes are left out. Agreement needs graphs with known parts (``store.truth``). Entry ``sample`` holds
     the fidelity of all attribution methods on the same sample of graphs, so that slow methods are compared on equal
     terms.
@@ -99,6 +102,7 @@ def evaluate_explanations(
     rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(METRICS) for name in methods}
     report: dict[str, Any] = {
         "graphs": len(encoded.store),
+        "members": len(unwrap_members(model)),
         "classes_right": None if explanations.true_class is None else _accuracy(explanations),
         "share": share,
         "seed": seed,
@@ -226,7 +230,7 @@ def _evaluate_attributions(
     selected = [name for name in rows if name in ATTRIBUTION_METHODS]
     if not selected or encoded.store.edge_weight is not None:
         return None  # torch-geometric's explainers do not pass edge weights to the model
-    module = GraphProbabilities(model, centred=True)
+    module = GraphProbabilities(unwrap_hgcn(model), centred=True)
     predicted = explanations.class_scores.argmax(-1)  # of the uncalibrated probabilities, as in the module
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(encoded.store), generator=generator)[:sample].sort().values

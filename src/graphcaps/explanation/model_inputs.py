@@ -28,6 +28,7 @@ __all__ = [
     "encode_for_model",
     "select_graphs",
     "unwrap_hgcn",
+    "unwrap_members",
 ]
 
 
@@ -36,7 +37,7 @@ class FittedClassifier(Protocol):
     """The members of a :class:`graphcaps.FittedModel` that explanations read."""
 
     @property
-    def model(self) -> object: ...
+    def members(self) -> tuple[object, ...]: ...
 
     @property
     def config(self) -> RunConfig: ...
@@ -71,8 +72,8 @@ class EncodedGraphs:
         class_names (tuple): The model's classes.
         true_class (Tensor, optional): True class of each graph, −1 if it is not a class of the model, ``[G]``.
         nodes (Tensor, optional): Index of each node in its original graph, ``[N]``, if any graph was truncated.
-        to_probabilities (Callable, optional): The model's map from scores, and the indices of graphs without nodes, to
-            probabilities, float64 ``[G, O]``.
+        to_probabilities (Callable, optional): The model's map from scores, ``[G, O]`` or of its members ``[M, G, O]``,
+            and the indices of graphs without nodes, to probabilities, float64 ``[G, O]``.
         smiles (tuple, optional): Canonical SMILES of each graph, ``None`` for a truncated one, if they are molecules.
     """
 
@@ -85,21 +86,31 @@ class EncodedGraphs:
     smiles: tuple[str | None, ...] | None = None
 
 
-def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
-    """The HGCN of a fitted model, or the model itself.
+def unwrap_members(model: nn.Module | FittedClassifier) -> tuple[HGCN, ...]:
+    """The members of a fitted model, one unless it is a committee, or the model itself.
 
     Raises:
-        ArgumentError: If it is another kind of model, or holds several replicas.
+        ArgumentError: If they are another kind of model, or hold several replicas.
     """
-    network = model.model if isinstance(model, FittedClassifier) else model
-    if not isinstance(network, HGCN):
+    members: tuple[object, ...] = model.members if isinstance(model, FittedClassifier) else (model,)
+    networks = tuple(member for member in members if isinstance(member, HGCN))
+    if len(networks) < len(members):
         fix = "Other models have no capsules to explain."
-        raise ArgumentError(
-            "explain", "model", "be an HGCN, or a FittedModel with one", type(network).__name__, fix
-        )
-    if network.lead:
-        raise ArgumentError("explain", "model", "be a single model", f"{network.lead[0]} replicas")
-    return network
+        expected = "be an HGCN, or a FittedModel with one"
+        raise ArgumentError("explain", "model", expected, type(members[0]).__name__, fix)
+    for network in networks:
+        if network.lead:
+            raise ArgumentError("explain", "model", "be a single model", f"{network.lead[0]} replicas")
+    return networks
+
+
+def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
+    """The HGCN of a fitted model, the first member of a committee, or the model itself.
+
+    Raises:
+        ArgumentError: As :func:`unwrap_members` does.
+    """
+    return unwrap_members(model)[0]
 
 
 def encode_for_model(

@@ -12,8 +12,9 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
 from torch_geometric.nn import MessagePassing
 
+from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
-from graphcaps.explanation.model_inputs import ExplainedModel, unwrap_hgcn
+from graphcaps.explanation.model_inputs import ExplainedModel, unwrap_hgcn, unwrap_members
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
@@ -41,7 +42,13 @@ class GraphProbabilities(nn.Module):
 
     def __init__(self, model: ExplainedModel, *, centred: bool = False) -> None:
         super().__init__()
-        self.network = unwrap_hgcn(model).eval()
+        members = unwrap_members(model)
+        if len(members) > 1:
+            fix = "Explain one of its members, such as model.member(0)."
+            raise ArgumentError(
+                "GraphProbabilities", "model", "be a single model", f"{len(members)} members", fix
+            )
+        self.network = members[0].eval()
         row = reference_features(self.network)
         self.register_buffer("reference", row if centred else torch.zeros_like(row))
         self.edge_masks = _EdgeMasks()

@@ -11,9 +11,9 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,9 @@ class ExportSource(Protocol):
     def model(self) -> RegisteredModel: ...
 
     @property
+    def members(self) -> Sequence[RegisteredModel]: ...
+
+    @property
     def config(self) -> RunConfig: ...
 
     @property
@@ -62,35 +65,28 @@ class ExportSource(Protocol):
 
 
 class ExportableModel(nn.Module):
-    """A model in evaluation mode that takes plain tensors, for ``torch.export`` and ONNX.
+    """A model, or a committee, in evaluation mode that takes plain tensors, for ``torch.export`` and ONNX.
 
     Args:
-        model (GraphModel): A single model; its weights are shared, not copied.
+        members (sequence): A single model, or several; their weights are shared, not copied.
         empty_scores (Tensor): Scores of a graph without nodes, ``[O]``.
 
     Returns (from ``forward``):
-        Tensor: Class scores, ``[B, O]``, as in ``FittedModel.scores``.
+        Tensor: Class scores, ``[B, O]``, as in ``FittedModel.scores``; those of the members of a committee,
+        ``[M, B, O]``, as in ``FittedModel.member_scores``.
 
     Raises:
-        ArgumentError: If the model is a classical one, holds replicas, has a trunk, or has no format of export.
+        ArgumentError: If a model is a classical one, holds replicas, has a trunk, or has no format of export.
     """
 
     empty_scores: Tensor
 
-    def __init__(self, model: RegisteredModel, empty_scores: Tensor) -> None:
+    def __init__(self, members: Sequence[RegisteredModel], empty_scores: Tensor) -> None:
         super().__init__()
-        if not isinstance(model, GraphModel):
-            raise ArgumentError("export", "model", "be a network", type(model).__name__)
-        if model.lead:
-            raise ArgumentError("export", "model", "be a single model", f"{model.lead[0]} replicas")
-        if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
-            fix = "Layers of torch-geometric cannot be exported."
-            raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
-        if not model.export_formats:
-            fix = "Its arrays have sizes that depend on the values of others, or are computed beforehand."
-            raise ArgumentError("export", "model", "be one that can be exported", type(model).__name__, fix)
-        self.model = model
+        self.members = nn.ModuleList(_exportable(member) for member in members)
         self.register_buffer("empty_scores", empty_scores)
+        network = cast(GraphModel, self.members[0])
+        self.formats, self.name = network.export_formats, type(network).__name__
 
     def forward(
         self,
@@ -115,8 +111,24 @@ class ExportableModel(nn.Module):
         pairs = EdgeList(edge_index[0], edge_index[1], edge_weight, edge_kind)
         graphs = GraphBatch(x, segments, edge_table_from_list(pairs, x.size(0)))
         with use_kernels("reference"):
-            scores = self.model.forward_batch(graphs).class_scores
+            each = [cast(GraphModel, member).forward_batch(graphs).class_scores for member in self.members]
+        scores = torch.stack(each) if len(each) > 1 else each[0]
         return torch.where((sizes == 0).unsqueeze(-1), self.empty_scores, scores)
+
+
+def _exportable(model: RegisteredModel) -> GraphModel:
+    """The network, after a check that it can be exported."""
+    if not isinstance(model, GraphModel):
+        raise ArgumentError("export", "model", "be a network", type(model).__name__)
+    if model.lead:
+        raise ArgumentError("export", "model", "be a single model", f"{model.lead[0]} replicas")
+    if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
+        fix = "Layers of torch-geometric cannot be exported."
+        raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
+    if not model.export_formats:
+        fix = "Its arrays have sizes that depend on the values of others, or are computed beforehand."
+        raise ArgumentError("export", "model", "be one that can be exported", type(model).__name__, fix)
+    return model
 
 
 def export_inputs(
@@ -147,7 +159,8 @@ def export(fitted: ExportSource, path: str | Path) -> None:
     """Writes the model as a ``torch.export`` program (``.pt2``) or as ONNX (``.onnx``).
 
     The numbers of nodes, edges and graphs are dynamic; there must be a node. The output is that of
-    ``FittedModel.scores``; probabilities are computed from it (docs/calibration.md).
+    ``FittedModel.scores``, or of ``FittedModel.member_scores`` for a committee; probabilities are computed from it
+    (docs/calibration.md).
 
     Args:
         fitted (FittedModel): A fitted network without a trunk.
@@ -162,10 +175,10 @@ def export(fitted: ExportSource, path: str | Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".pt2", ".onnx"):
         raise ArgumentError("export", "path", "end in .pt2 or .onnx", f"'{path.name}'")
-    module = ExportableModel(fitted.model, fitted.empty_scores.to(fitted.device)).eval()
-    formats = module.model.export_formats
+    module = ExportableModel(fitted.members, fitted.empty_scores.to(fitted.device)).eval()
+    formats = module.formats
     if suffix not in formats:
-        name = type(module.model).__name__
+        name = module.name
         raise ArgumentError("export", "path", f"end in {' or '.join(formats)} for {name}", f"'{path.name}'")
     example = tuple(value.to(fitted.device) for value in _example(fitted))
     program = _program(module, example)
@@ -188,7 +201,7 @@ def _program(module: ExportableModel, example: tuple[Tensor, ...]) -> torch.expo
         try:
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
         except Exception as error:  # torch has no common class for what it cannot export
-            name, reason = type(module.model).__name__, str(error).strip().partition("\n")[0]
+            name, reason = module.name, str(error).strip().partition("\n")[0]
             raise UsageError(f"export: the forward pass of {name} cannot be exported: {reason}") from error
     program.graph.eliminate_dead_code()  # of the edge table only the list is used, so that nothing is sorted
     program.graph_module.recompile()

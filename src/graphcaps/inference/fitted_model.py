@@ -105,6 +105,16 @@ class FittedModel:
         """Whether there are several members."""
         return bool(self.others)
 
+    def member(self, number: int) -> FittedModel:
+        """One member of a committee as a single model, counted from 0, with the calibration of the committee.
+
+        Raises:
+            ArgumentError: If there is no such member.
+        """
+        if not 0 <= number < len(self.members):
+            raise ArgumentError("FittedModel", "number", f"be from 0 to {len(self.members) - 1}", number)
+        return replace(self, model=self.members[number], others=(), disagreement_profile=None)
+
     @cached_property
     def scorer(self) -> Scorer:
         """Computes the scores of graphs, in the way of the model's kind."""

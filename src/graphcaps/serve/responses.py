@@ -89,6 +89,7 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
         "kind": info["model"]["name"],
         "classes": info["class_names"],
         "parameters": info["model"]["parameters"],
+        "members": len(fitted.members),
         "explains": isinstance(fitted.model, HGCN),
         "calibrated": fitted.calibration is not None,
         "trained_on": fitted.training.get("dataset"),
@@ -131,7 +132,8 @@ def _row(fitted: FittedModel, graph: RequestGraph, predicted: dict[str, Any] | N
         return row | {name: value for name, value in predicted.items() if name != "graph"}
     scores = "lengths" if fitted.score_kind == "lengths" else "scores"
     names = ("class", "probability", "probabilities", scores)
-    row |= dict.fromkeys(names) | {"abstained": False, "out_of_distribution": None, "used_in": None}
+    row |= dict.fromkeys([*names, "disagreement"] if fitted.is_committee else names)
+    row |= {"abstained": False, "out_of_distribution": None, "used_in": None}
     return row | {"error": graph.error}
 
 
@@ -163,6 +165,7 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
     explained = [graphs[indices[place]] for place in drawn.tolist()]
     meta = {
         "classes": list(explanation.class_names),
+        "members": 1 if explanation.member_predicted is None else len(explanation.member_predicted),
         "levels": levels,
         "iterations": last + 1,
         "ids": [graph.name for graph in explained],

@@ -78,6 +78,11 @@ class Prediction(GraphResult):
     lengths: dict[str, float] | None = Field(
         description="Length of each class capsule; 'scores' in a model without capsules."
     )
+    disagreement: float | None = Field(
+        default=None,
+        description="How much the members of a committee differ, their mutual information in nats; the entry is "
+        "missing if the model is a single one.",
+    )
     out_of_distribution: str | None = Field(
         description="Why the graph is outside the applicability domain of the model. Null if it is inside, or if the "
         "model has no profile of its training set."
@@ -99,6 +104,12 @@ class GraphExplanation(GraphResult):
     )
     node_scores: list[float] | None = Field(
         description="Contribution of each node: for the class above 0, against it below."
+    )
+    members: dict[str, Any] | None = Field(
+        default=None,
+        description="Of a committee: 'predicted' and 'node_scores' of each member, and 'agreement', the mean rank "
+        "correlation of these scores. node_scores above are their means, and 'levels' those of the first member. The "
+        "entry is missing if the model is a single one.",
     )
     note: str | None = Field(description="Why there is nothing to explain, for a graph without nodes.")
     edges: list[list[int]] | None = Field(description="Each edge once, as a pair of nodes counted from 0.")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.explanation.agreement import member_agreement
 from graphcaps.explanation.explanation_data import StoreExplanationData
 
 __all__ = [
@@ -109,6 +110,11 @@ def explanation_columns(
         "edge_score": edge_scores,
         "edge_scale": edge_scale,
     }
+    if explanations.member_node_scores is not None and explanations.member_predicted is not None:
+        agreeing = explanations.member_predicted[:, chosen] == explanations.predicted[chosen]
+        columns["agreeing"] = agreeing.sum(0).numpy().astype(np.uint16)
+        agreement = member_agreement(explanations.member_node_scores[:, nodes], node_ptr)
+        columns["agreement"] = agreement.numpy().astype(np.float32)
     if explanations.reconstruction_error is not None:
         columns["edge_error"] = _to_bytes(explanations.reconstruction_error[edges])
     if explanations.nodes is not None:

@@ -357,4 +357,6 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         nodes=one.nodes,
         bonds=one.bonds,
         smiles=None if one.smiles is None else (one.smiles,),
+        member_node_scores=one.member_node_scores,
+        member_predicted=None if one.member_predicted is None else one.member_predicted[:, None],
     )

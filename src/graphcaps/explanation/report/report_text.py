@@ -63,6 +63,7 @@ def describe(
     in_use = ["Capsules in use", f"{use.in_use} of {use.capsules}", shown, ""]
     return {
         "classes": list(explanations.class_names),
+        "members": 1 if explanations.member_predicted is None else len(explanations.member_predicted),
         "lead": _lead(fitted, name, explanations),
         "caveats": _caveats(
             training, name, used_in, _probabilities(fitted), describe_unlabelled(explanations)
@@ -226,7 +227,13 @@ def _lead(fitted: ReportModel | None, name: str, explanations: StoreExplanationD
         return sentence
     model = fitted.info()["model"]
     form = f", {model['formulation']} formulation" if model.get("formulation") else ""
-    return f"{sentence} Model: {model['name']}{form}, {model['parameters']:,} parameters."
+    committee = ""
+    if "members" in model:
+        committee = (
+            f" Committee of {model['members']} members: node and edge scores are means over the members, capsules are "
+            "those of the first member."
+        )
+    return f"{sentence} Model: {model['name']}{form}, {model['parameters']:,} parameters.{committee}"
 
 
 def _probabilities(fitted: ReportModel | None) -> str:

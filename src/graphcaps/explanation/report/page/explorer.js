@@ -57,7 +57,10 @@ class Explorer {
     const use = uses[graphs.partOf(graph)] ?? "";
     const number = graphs.idOf(graph) === null ? "" : `Graph ${columns.number[graph] + 1}. `;
     const cut = graphs.columns.node_number ? " Only the nodes within the model’s node limit are shown." : "";
-    return `${number}${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict}${use} ${routing}${cut}`;
+    const members = graphs.meta.members ?? 1, agreement = columns.agreement?.[graph];
+    const nodes = agreement >= -1 ? `, and the rank correlation of their node scores is ${agreement.toFixed(2)}` : "";
+    const committee = members > 1 ? ` ${columns.agreeing[graph]} of ${members} members predict this class${nodes}.` : "";
+    return `${number}${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict}${use}${committee} ${routing}${cut}`;
   }
 
   // Mean over nodes of the largest routing coefficient.
