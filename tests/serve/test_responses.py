@@ -17,7 +17,7 @@ from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
 from graphcaps.serve.responses import predict_requests, respond
 from tests.serve.models import molecule_model, node_link
-from tests.small_models import labelled, labelled_model, planted, small_model, train_small
+from tests.small_models import labelled, labelled_model, planted, small_committee, small_model, train_small
 
 
 def request_graphs(*graphs: object, **options: Any) -> list[RequestGraph]:
@@ -161,3 +161,19 @@ def test_a_model_without_capsules_predicts_and_does_not_explain() -> None:
     assert respond(fitted, "predict", graphs)["predictions"][0]["scores"]
     with pytest.raises(GraphcapsError, match="HGCN"):
         respond(fitted, "explain", graphs)
+
+
+def test_a_committee_gives_disagreement_and_members() -> None:
+    fitted, store = small_committee(), planted()
+    body = json.dumps({"graphs": [node_link(store, 3), 7]}).encode()
+    graphs = read_request("application/json", body, fitted, Limits())
+    row, bad = respond(fitted, "predict", graphs)["predictions"]
+    assert row["disagreement"] == pytest.approx(float(fitted.disagreement(store[3])[0]), abs=1e-6)
+    assert (list(bad), bad["disagreement"]) == (list(row), None)
+    explained, failed = respond(fitted, "explain", graphs)["explanations"]
+    assert len(explained["members"]["predicted"]) == 3
+    assert (list(failed), failed["members"]) == (list(explained), None)
+    meta, columns = read_block(respond(fitted, "page", graphs)["block"])
+    assert meta["members"] == 3
+    assert columns["agreeing"].shape == (1,)
+    assert "disagreement" not in respond(small_model(), "predict", graphs)["predictions"][0]
