@@ -172,7 +172,8 @@ def predict(
         note(sentence)
     path = None if loaded.source is None else str(loaded.source)
     context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
-    context |= {"members": len(fitted.members), "max_disagreement": max_disagreement}
+    if fitted.is_committee:
+        context |= {"members": len(fitted.members), "max_disagreement": max_disagreement}
     context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
     context["notes"] = notes
     context["summary"] = predictions.summary()
