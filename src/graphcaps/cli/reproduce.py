@@ -104,6 +104,7 @@ def reproduce(
     from graphcaps.evaluation.epoch_selection import window_for
     from graphcaps.reproduction.cells import choose_cells, trainings
     from graphcaps.reproduction.measured import MeasuredLedgers, cell_results, describe_origin, other_epochs
+    from graphcaps.training.early_stopping import WINDOW
 
     cells = choose_cells(tables, rows=_list(rows), datasets=_list(datasets), criteria=_list(criteria))
     store = ResultsStore(results or _folder(epochs))
@@ -117,12 +118,13 @@ def reproduce(
         )
     compared = MeasuredLedgers(ResultsStore(comparison), seeds) if epochs is None else None
     found = cell_results(cells, MeasuredLedgers(store, seeds), epochs, compared)
-    _show(found, form, store, missing)
+    window = WINDOW if epochs is None else window_for(epochs)
+    _show(found, form, store, missing, window)
     if epochs is not None:
         note(
             f"Trainings of {count_noun(epochs, 'epoch')} in place of the published number: the differences from the "
             "paper are those of shorter or longer trainings, not of the model, and held-out averages the validation "
-            f"loss over {count_noun(window_for(epochs), 'epoch')} to select one."
+            f"loss over {count_noun(window, 'epoch')} to select one."
         )
     if report:
         _note_missing(missing, others, store, len(keys), epochs)
@@ -233,7 +235,9 @@ def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         yield update
 
 
-def _show(found: Sequence[CellResult], form: str, store: ResultsStore, trained: set[RecordKey]) -> None:
+def _show(
+    found: Sequence[CellResult], form: str, store: ResultsStore, trained: set[RecordKey], window: int
+) -> None:
     from graphcaps.reproduction.table_formats import latex, markdown
 
     if form == "json":
@@ -244,13 +248,13 @@ def _show(found: Sequence[CellResult], form: str, store: ResultsStore, trained: 
     elif form == "latex":
         print_text(latex(found).removesuffix("\n"))
     else:
-        _tables(found, store)
+        _tables(found, store, window)
 
 
-def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
+def _tables(found: Sequence[CellResult], store: ResultsStore, window: int) -> None:
     from rich.table import Table
 
-    from graphcaps.evaluation import RULES
+    from graphcaps.evaluation.ledger import describe_rule
     from graphcaps.reproduction.table_formats import REPORTED_ONLY, lines, system_notes, titles
 
     console = terminal()
@@ -264,7 +268,8 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
         before = None
         for line in rows:
             if line.what == REPORTED_ONLY:
-                shown.add_row(f"{line.row}, {line.title}", *line.cells, style="dim")
+                shown.add_row(f"{line.row}, {REPORTED_ONLY}", style="dim")
+                shown.add_row(f"  paper ({line.selection})", *line.cells, style="dim")
                 continue
             if (line.row, line.criterion) != before:
                 shown.add_row(f"{line.row}, {line.criterion}", style="bold")
@@ -277,4 +282,4 @@ def _tables(found: Sequence[CellResult], store: ResultsStore) -> None:
     legend = "Accuracy in percent; ± is a standard deviation; difference is ours minus the paper's."
     console.print(f"{legend} Records: {store.folder}", style="dim", soft_wrap=True)
     for rule in dict.fromkeys(each.cell.criterion for each in found):
-        console.print(f"{rule}: {RULES[rule]}.", style="dim", soft_wrap=True)
+        console.print(f"{rule}: {describe_rule(rule, window)}.", style="dim", soft_wrap=True)

@@ -33,7 +33,7 @@ from graphcaps.metrics import METRIC_TITLES, SelectionMetric
 from graphcaps.nn.capsule_use import collapse_warning
 from graphcaps.training.early_stopping import WINDOW
 
-__all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "choose_epochs", "held_out_accuracies"]
+__all__ = ["RULES", "UPPER_BOUNDS", "Ledger", "choose_epochs", "describe_rule", "held_out_accuracies"]
 
 _FORMAT = "graphcaps ledger 1"
 
@@ -54,6 +54,16 @@ _SINGLE_EPOCH_RULES = {
     "C*": "the same as C",
     "optimism": "zero, since there is one epoch and nothing is chosen",
 }
+
+
+def describe_rule(name: str, window: int) -> str:
+    """The line of :data:`RULES`, for validation losses that are averaged over another number of epochs.
+
+    Args:
+        name (str): A key of :data:`RULES`.
+        window (int): Number of epochs, from :func:`graphcaps.evaluation.epoch_selection.window_for`.
+    """
+    return RULES[name].replace(f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,9 +186,7 @@ class Ledger:
         if not self.selects_epochs:
             return _SINGLE_EPOCH_RULES[name]
         window = min(window_for(int(record.curves.fold_epochs.min())) for record in self.records)
-        rule = RULES[name].replace(
-            f"over {WINDOW} epochs", f"over {window} epoch{'' if window == 1 else 's'}"
-        )
+        rule = describe_rule(name, window)
         best = "lowest" if self.metric == "loss" else "highest"
         return rule.replace("lowest validation loss", f"{best} validation {METRIC_TITLES[self.metric]}")
 
