@@ -77,6 +77,30 @@ def test_ceilings_of_a_gpu() -> None:
     assert measure_ceilings(torch.device("cuda"), copy_bytes=10**8, matmul_size=1024).bandwidth > 1e9
 
 
+def test_layers_of_a_context_count_in_the_hop() -> None:
+    phases = count_phases(replace(SIZES, hops=3, hop_weights=7))
+    assert phases["hop"] == Count(4 * (20 + 20 + 8 + 13 + 7), 3 * 2 * 13 * 4 + 20 + 2 * 5 * 7)
+    backward = BY_HAND["backward"]
+    more = 4 * 2 * 7, 2 * 2 * 13 * 4 + 2 * 2 * 5 * 7
+    assert phases["backward"] == Count(backward.bytes + more[0], backward.operations + more[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "hops", "weights"),
+    [
+        ({}, 1, 0),
+        ({"context": "residual", "context_layers": 1}, 2, 2 * 16),
+        ({"context": "gin", "context_jumping": True}, 3, 4 * 16 + 3 * 16),
+        ({"parts": "blocks"}, 6, 3 * 2 * 16),
+    ],
+)
+def test_sizes_of_a_context(options: dict[str, object], hops: int, weights: int) -> None:
+    graphs = random_graphs([3, 5])
+    model = HGCN(5, 2, capsule_dim=4, num_capsules=(2,), lead=(3,), **options)
+    sizes = step_sizes(model, graphs.as_store(), torch.tensor([[0, 1]] * 3))
+    assert (sizes.hops, sizes.hop_weights, sizes.detached) == (hops, weights, "parts" not in options)
+
+
 def test_phases_of_a_step_by_hand() -> None:
     counts = count_phases(SIZES)
     assert tuple(counts) == PHASES

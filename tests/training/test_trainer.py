@@ -66,7 +66,7 @@ def _scores(model: nn.Module) -> Tensor:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4], ids=["no dropout", "dropout"])
-@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, sage"])
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, sage", "hgcn, context"])
 def test_a_replica_equals_a_single_training(kind: str, dropout: float) -> None:
     replicas = _replicas()
     together, events = _train(kind, dropout, replicas)
@@ -121,13 +121,14 @@ def test_the_same_seed_gives_identical_weights() -> None:
     assert not torch.equal(other["model.primary.weight"], runs[0]["model.primary.weight"])
 
 
-def test_resumed_training_equals_an_uninterrupted_one() -> None:
+@pytest.mark.parametrize("kind", ["hgcn", "hgcn, context"])
+def test_resumed_training_equals_an_uninterrupted_one(kind: str) -> None:
     replicas = _replicas()
-    uninterrupted, events = _train("hgcn", 0.3, replicas)
-    interrupted, first = _train("hgcn", 0.3, replicas, epochs=2)
+    uninterrupted, events = _train(kind, 0.3, replicas)
+    interrupted, first = _train(kind, 0.3, replicas, epochs=2)
     state = {name: value.clone() for name, value in interrupted.state().items()}
     graphs = _graphs()
-    fresh = stack_replicas(_maker("hgcn", 0.3), replicas, torch.float64)
+    fresh = stack_replicas(_maker(kind, 0.3), replicas, torch.float64)
     resumed = Trainer(fresh, graphs.as_store(), graphs.x, replicas, CONFIG)
     resumed.load_state(state)
     rest = list(resumed.run())

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.nn import HGCN, PrimaryCapsules
+from graphcaps.nn import HGCN, Context, PrimaryCapsules
 from graphcaps.ops._triton.precision import current_precision
 from graphcaps.types import FeatureTable
 
@@ -130,6 +130,8 @@ class StepSizes:
             the released formulation. (default: True)
         nonzeros (int, optional): Nonzero features Z, if they are read from a sparse table of the store and no row
             is copied. (default: all V i features, copied into the batch)
+        hops (int): Hops k under the votes: one more than the layers of a context. (default: 1)
+        hop_weights (int): Weights H of the layers of a context, of one replica. (default: 0)
     """
 
     replicas: int
@@ -145,6 +147,8 @@ class StepSizes:
     reconstruction: bool = True
     detached: bool = True
     nonzeros: int | None = None
+    hops: int = 1
+    hop_weights: int = 0
 
 
 def step_sizes(
@@ -166,6 +170,11 @@ def step_sizes(
     chosen = graphs[graphs >= 0].cpu()
     nodes = store.host_node_ptr.diff()[chosen]
     layers = list(model.layers)
+    context = layers[0].context
+    hops, hop_weights = 1, 0
+    if isinstance(context, Context):
+        hops = len(context.weights) + context.hops
+        hop_weights = sum(matrix.numel() for matrix in context.matrices) // graphs.size(0)
     nonzeros = None
     if table is not None and table.sparse:
         ends = table.ptr.cpu()[store.host_node_ptr]  # nonzeros before each graph
@@ -182,8 +191,10 @@ def step_sizes(
         routing_iterations=int(layers[0].routing_iterations),  # type: ignore[arg-type]
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         reconstruction=model.decoder is not None,
-        detached=model.formulation == "released",
+        detached=model.formulation == "released" and model.parts is None,
         nonzeros=nonzeros,
+        hops=hops,
+        hop_weights=hop_weights,
     )
 
 
@@ -234,17 +245,18 @@ def count_phases(sizes: StepSizes) -> dict[str, Count]:
     primary        V i + F (i + 1) d + V d                   2 V i d
     (sparse)       Z in place of V i, and as many indices;   2 Z d
                    batch only 2 V indices
-    hop            V d + V d + B d + (E + V) indices         2 (E + V) d + V d
+    hop            V d + V d + B d + (E + V) indices         2 k (E + V) d + V d + 2 V H
+                   + F H
     routing        V d + B d + F J (d + 1) d + B J d + V J   V d + 4 (R − 1) V J d + 2 (2 R − 1) B J d²
     coarsening     V J + B J² + (E + V) indices              2 E J + 2 V J²
     class level    B n d + B n² + F m (d + 1) d + B m d      2 B n² d + routing with V = B n, J = m
                    + B n m (and B m² below another level)    (and 2 B n² m + 2 B n m²)
     reconstruction V d + B d + F (O d + 1) d + F             (P − V) d + 2 B d²
                    + (E + B) indices
-    backward       of every phase but batch: its inputs,     primary once, hop once, the differentiated
-                   weights and indices again, gradients of   routing twice, reconstruction 2 P d + 4 B d²,
-                   outputs read, of inputs and weights       coarsening twice where it has a gradient
-                   written
+    backward       of every phase but batch: its inputs,     primary once, hop once and 2 V H more, the
+                   weights and indices again, gradients of   differentiated routing twice, reconstruction
+                   outputs read, of inputs and weights       2 P d + 4 B d², coarsening twice where it has
+                   written                                   a gradient
     update         7 W                                       12 W
     ============== ========================================= =============================================
 
@@ -261,10 +273,13 @@ def count_phases(sizes: StepSizes) -> dict[str, Count]:
         (2 * V * i, V * i, 0) if sizes.nonzeros is None else (0, sizes.nonzeros, sizes.nonzeros + V)
     )
     projection = 2 * Z * d
-    hop = 2 * (E + V) * d + V * d
+    matrices = 2 * V * sizes.hop_weights
+    hop = 2 * sizes.hops * (E + V) * d + V * d + matrices
     below = {
         "primary": _PhaseCount(Z, 0, F * (i + 1) * d, V * d, V * d, columns, projection, projection),
-        "hop": _PhaseCount(V * d, V * d, 0, (V + B) * d, (V + B) * d, E + V, hop, hop),
+        "hop": _PhaseCount(
+            V * d, V * d, F * sizes.hop_weights, (V + B) * d, (V + B) * d, E + V, hop, hop + matrices
+        ),
         "routing": _routing(sizes, V, J),
     }
     coarsening = 2 * E * J + 2 * V * J * J

@@ -111,8 +111,13 @@ class Context(GraphLayer[Tensor]):
         )
         self.reset_parameters()
 
+    @property
+    def matrices(self) -> tuple[nn.Parameter, ...]:
+        """The matrices W, V and that of the jumping connections."""
+        return (*self.weights, *self.outer_weights, *(() if self.jump is None else (self.jump,)))
+
     def reset_parameters(self) -> None:
-        for weight in (*self.weights, *self.outer_weights, *(() if self.jump is None else (self.jump,))):
+        for weight in self.matrices:
             glorot_(weight, *weight.shape[-2:])
         for part in (*self.norms, *self.outer_norms, *self.modulations):
             part.reset_parameters()
