@@ -216,3 +216,11 @@ def test_a_kernel_selects_on_the_validation_fold(store, protocol):
     (note,) = ledger.notes
     where = "the validation graphs" if protocol == "held-out" else "a tenth of the training graphs"
     assert f"There are no epochs, iterations and C are selected on {where}, and settings" in note
+
+
+def test_the_note_lists_all_selected_options(store):
+    config = RunConfig(model="dgk", model_arguments={"iterations": (1,), "C": (1.0,)})
+    (note,) = cross_validate(store, config, folds=3).notes
+    assert (
+        "There are no epochs, iterations, dimension and C are selected on the validation graphs, and" in note
+    )

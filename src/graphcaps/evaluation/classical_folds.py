@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def fit_group(
     selected = find_classical_model(config.model).selected_options
     has_validation = any(replica.validation.numel() for replica in group.replicas)
     choice = (
-        f"{' and '.join(selected)} are selected on {selecting_graphs(has_validation)}"
+        f"{_join(selected)} are selected on {selecting_graphs(has_validation)}"
         if selected
         else "a validation fold is not used"
     )
@@ -53,3 +53,8 @@ def fit_group(
     )
     predicted = [fit.probabilities for fit in fits] if group.protocol == "held-out" else None
     return GroupResult([event], np.ones(len(events), dtype=np.int64), (note,), probabilities=predicted)
+
+
+def _join(names: Sequence[str]) -> str:
+    """As in "iterations, dimension and C"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
