@@ -1,14 +1,14 @@
 """Accuracy of classical models on the folds of the paper's tables: forests and kernels.
 
-    python -m benchmarks.measure_classical --root DIR --jobs 2 --out results/wl-forest/summary.csv
+    python -m benchmarks.measure_classical --root DIR --jobs 2 --out results/classical.csv
     python -m benchmarks.measure_classical --model wl --protocol held-out refitted --root DIR --jobs 2 \
-        --out results/wl/summary.csv
+        --out results/classical.csv
 
 Under the held-out protocol a model is fitted to the folds that HGCN trains on, eight of ten; the fold before the test
 fold selects the options of a kernel and is left out by a forest. ``graphcaps evaluate DATASET --model NAME`` gives the
 same accuracies. Under the paper's protocol it is fitted to nine folds. ``refitted`` selects as under the held-out
 protocol and then fits the model with the selected options to nine folds. A file that exists keeps its rows of other
-data sets and protocols.
+models, data sets and protocols.
 """
 
 from __future__ import annotations
@@ -102,18 +102,24 @@ def measure(
 
 
 def write(path: Path, rows: list[dict[str, object]]) -> None:
-    """Writes the rows; those of other data sets and protocols are kept, in the order of the paper's tables."""
-    new = {(row["dataset"], row["protocol"]) for row in rows}
+    """Writes the rows, by model and in the order of the paper's tables; other models, data sets and protocols stay."""
+    names = ("model", "dataset", "protocol")
+    new = {tuple(row[name] for name in names) for row in rows}
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
-            kept = [row for row in csv.DictReader(file) if (row["dataset"], row["protocol"]) not in new]
+            kept = [row for row in csv.DictReader(file) if tuple(row[name] for name in names) not in new]
             rows = [*kept, *rows]
-    order = paper_datasets()
+    datasets = paper_datasets()
+
+    def order(row: dict[str, object]) -> tuple[str, int, str, int]:
+        place = datasets.index(str(row["dataset"]))
+        return str(row["model"]), place, str(row["protocol"]), int(str(row["seed"]))
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda row: order.index(str(row["dataset"]))))
+        writer.writerows(sorted(rows, key=order))
 
 
 def main() -> None:
