@@ -19,7 +19,7 @@ from graphcaps.ops.edges import repeat_edges
 from graphcaps.ops.graph_mean import mean_over_graphs
 from graphcaps.ops.propagation.propagation import neighbour_sum
 from graphcaps.ops.soft_pooling import assignment_entropy, edge_norm, link_loss, soft_pool
-from graphcaps.ops.unit_rows import unit_rows
+from graphcaps.ops.unit_rows.unit_rows import unit_rows
 from graphcaps.registry import MODELS, Choices, DataOption, Interval
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from graphcaps.nn import PrimaryCapsules, ReplicaDropout
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.activation.activation import BiasPosition, activate
-from graphcaps.ops.activation.hashed_dropout import HashedDropout, next_step_keys
+from graphcaps.ops.activation.hashed_dropout import HashedDropout, apply_dropout, next_step_keys
 from tests.graphs import assert_equal, masked_segments
 
 TOLERANCE = 2e-6
@@ -75,6 +75,22 @@ def test_values_and_gradients(
     assert_equal(actual.cpu().double(), expected, "value", TOLERANCE)
     assert_equal(grads[0].cpu().double(), expected_grads[0], "gradient of z", TOLERANCE)
     assert_equal(grads[1].cpu().double(), expected_grads[1], "gradient of the bias", TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", [(31, 8), (3, 65, 20), (2, 1, 1)], ids=str)
+def test_dropout_alone(shape: tuple[int, ...], kernel_device: str) -> None:
+    torch.manual_seed(0)
+    x, grad = torch.randn(shape), torch.randn(shape)
+    keys = torch.randint(-(1 << 31), 1 << 31, (*shape[:-2], 2)).to(torch.int32)
+    results = []
+    for mode, device in (("always", kernel_device), ("off", "cpu")):
+        leaf = x.to(device).requires_grad_()
+        with use_kernels(mode):  # type: ignore[arg-type]
+            y = apply_dropout(leaf, HashedDropout(keys.to(device), 0.3))
+            (gradient,) = torch.autograd.grad(y, leaf, grad.to(device))
+        results.append((y.detach().cpu(), gradient.cpu()))
+    for actual, expected in zip(*results, strict=True):
+        assert torch.equal(actual, expected)
 
 
 def test_rows_as_short_as_epsilon(kernel_device: str) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from graphcaps.ops import coarsen, edge_table
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.ragged.tiles import segment_broadcast, segment_sum
+from graphcaps.ops.ragged.tiles import segment_broadcast, segment_product, segment_sum
 from graphcaps.types import Segments
 from tests.ops.ragged_rows import SIZES, assert_close, moved, poisoned, rows
 
@@ -84,6 +84,31 @@ def test_product(kernel_device: str, left: int, right: int, lead: bool) -> None:
     actual = ragged_triton.segment_product(a.to(kernel_device), x.to(kernel_device), there)
     pairs = (a.double().unsqueeze(-1) * x.double().unsqueeze(-2)).flatten(-2)
     assert_close(actual.flatten(-2), segment_sum(pairs, segments), "product")
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, 1), (5, 20), (33, 130)])
+@pytest.mark.parametrize("lead", [True, False])
+def test_gradients_of_the_product(kernel_device: str, left: int, right: int, lead: bool) -> None:
+    """Graphs of which some are longer than a chunk, with the sizes that the host knows and without."""
+    sizes = SIZES if lead else [[3, 150, 0, 64]]
+    for bound in (-1, None):
+        segments = rows(sizes, lead=lead, bound=bound)
+        a, x = poisoned(segments, left), poisoned(segments, right, seed=1)
+        outside = (segments.index >= segments.num_graphs).unsqueeze(-1)
+        exact = [t.masked_fill(outside, 0).double().requires_grad_() for t in (a, x)]
+        there = moved(segments, kernel_device)
+        tensors = [t.to(kernel_device).requires_grad_() for t in (a, x)]
+        with use_kernels("off"):
+            expected = segment_product(*exact, segments)
+        with use_kernels("always"):
+            actual = segment_product(*tensors, there)
+        grad = torch.linspace(-1, 1, expected.numel(), dtype=torch.float64).reshape(expected.shape)
+        wanted = torch.autograd.grad(expected, exact, grad)
+        gradients = torch.autograd.grad(actual, tensors, grad.float().to(kernel_device))
+        assert_close(actual, expected.detach(), f"product, {bound}")
+        for name, got, want in zip(("a", "x"), gradients, wanted, strict=True):
+            assert_close(got, want, f"gradient of {name}, {bound}")
+            assert bool((got.cpu().masked_select(outside) == 0).all())
 
 
 def test_operations_use_the_kernels(kernel_device: str) -> None:

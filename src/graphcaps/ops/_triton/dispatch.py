@@ -59,7 +59,7 @@ __all__ = [
 KernelMode = Literal["auto", "off", "always", "reference"]
 
 WIDEST_ACTIVATION = 1024
-"""Longest row of the activation kernel: a program holds a whole row."""
+"""Longest row of the activation kernel and of rows of length 1: a program holds a whole row."""
 WIDEST_ATTENTION = 256
 """Longest row of the edge attention kernels: a program holds whole rows."""
 MOST_DENSE_CAPSULES = 64
@@ -87,6 +87,16 @@ def _no_condition(*_: Tensor | None) -> bool:
 def _activate(z: Tensor, _bias: Tensor) -> bool:
     """There are rows, and none is longer than ``WIDEST_ACTIVATION``."""
     return z.numel() > 0 and z.size(-1) <= WIDEST_ACTIVATION
+
+
+def _without_mask(x: Tensor, mask: Tensor | None) -> bool:
+    """There are rows, and no mask."""
+    return x.numel() > 0 and mask is None
+
+
+def _short_rows(x: Tensor) -> bool:
+    """There are rows, and none is longer than ``WIDEST_ACTIVATION``."""
+    return x.numel() > 0 and x.size(-1) <= WIDEST_ACTIVATION
 
 
 def _not_empty(x: Tensor, *_: Tensor | None) -> bool:
@@ -123,8 +133,8 @@ def _float32(x: Tensor) -> bool:
 
 
 def _segment_product(a: Tensor, x: Tensor) -> bool:
-    """No gradient is needed, and ``a`` has at most ``MOST_ASSIGNMENT_COLUMNS`` columns."""
-    return not (a.requires_grad or x.requires_grad) and a.size(-1) <= MOST_ASSIGNMENT_COLUMNS
+    """``a`` has at most ``MOST_ASSIGNMENT_COLUMNS`` columns."""
+    return a.size(-1) <= MOST_ASSIGNMENT_COLUMNS
 
 
 def _along_edges(x: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
@@ -216,6 +226,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "accumulate_metrics": TritonForm("metric_sums.metric_sums_triton", "accumulate_metrics_"),
     "activate": TritonForm("activation.activation_triton", "activate", _activate),
     "adam_update": TritonForm("adam.adam_triton", "adam_update_"),
+    "apply_dropout": TritonForm("activation.activation_triton", "apply_dropout", _without_mask),
     "batch_norm": TritonForm("batch_norm.batch_norm_triton", "batch_norm", _normalised_rows),
     "class_code": TritonForm("class_code.class_code_triton", "class_code"),
     "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
@@ -237,6 +248,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "segment_sum": TritonForm("ragged.ragged_triton", "segment_sum", _float32),
     "segment_broadcast": TritonForm("ragged.ragged_triton", "segment_broadcast", _float32),
     "standardise": TritonForm("batch_norm.batch_norm_triton", "standardise", _normalised_rows),
+    "unit_rows": TritonForm("unit_rows.unit_rows_triton", "unit_rows", _short_rows),
     "weighted_degrees": TritonForm("propagation.neighbour_sum_triton", "weighted_degrees", _weighted_degrees),
 }
 """Every operation that has a Triton form."""

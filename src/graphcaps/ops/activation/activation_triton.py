@@ -1,4 +1,4 @@
-"""ReLU, dropout and squash of rows in one kernel; the backward pass recomputes the dropout mask.
+"""ReLU, dropout and squash of rows in one kernel, and dropout alone; backward passes recompute the dropout mask.
 
 Which numbers are dropped follows from the hash of :mod:`graphcaps.ops.activation.hashed_dropout`, bit by bit.
 """
@@ -15,7 +15,10 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops.activation.hashed_dropout import HashedDropout
 
-__all__ = ["activate", "next_step_keys"]
+__all__ = ["activate", "apply_dropout", "next_step_keys"]
+
+_DROPOUT_NUMBERS = 1024
+"""Numbers of a program of the dropout kernel."""
 
 
 def activate(
@@ -30,6 +33,37 @@ def activate(
     """As :func:`graphcaps.ops.activation.activation.activate`, for rows of at most 1024 numbers."""
     u: Tensor = _Activate.apply(z, bias, dropout, bias_position == "inside", epsilon, _bytes(mask))
     return u
+
+
+def apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None) -> Tensor:
+    """As :func:`graphcaps.ops.activation.hashed_dropout.apply_dropout`, without a mask."""
+    y: Tensor = _Dropout.apply(x, dropout)
+    return y
+
+
+class _Dropout(torch.autograd.Function):
+    """A linear map that is its own transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dropout: HashedDropout) -> Tensor:
+        ctx.dropout = dropout
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        count = x.size(-2) * x.size(-1)
+        _dropout_kernel[(triton.cdiv(count, _DROPOUT_NUMBERS), x.numel() // count)](
+            x,
+            dropout.keys.contiguous(),
+            out,
+            count,
+            *_threshold_and_scale(dropout),
+            SIZE=_DROPOUT_NUMBERS,
+            num_warps=4,
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return _Dropout.apply(grad, ctx.dropout), None
 
 
 def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
@@ -151,6 +185,18 @@ def _factors(position, keys, replica, threshold, scale):  # type: ignore[no-unty
     h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
     h = (h ^ ((h >> 16) & 0xFFFF)) & 0x7FFFFFFF
     return tl.where(h >= threshold, scale, 0.0)
+
+
+@triton.jit(do_not_specialize=["count", "threshold"])
+def _dropout_kernel(  # type: ignore[no-untyped-def]
+    x, keys, out, count, threshold, scale, SIZE: tl.constexpr
+):
+    replica = tl.program_id(1).to(tl.int64)
+    position = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = position < count
+    value = tl.load(x + replica * count + position, mask=inside, other=0.0)
+    factor = _factors(position, keys, replica, threshold, scale)
+    tl.store(out + replica * count + position, value * factor, mask=inside)
 
 
 @triton.jit

@@ -40,6 +40,10 @@ def apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None = None)
 
     Rows where ``mask [*lead, V]`` is False become zero.
     """
+    return select("apply_dropout", _apply_dropout, x, mask)(x, dropout, mask)
+
+
+def _apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None) -> Tensor:
     h = hash_positions(dropout.keys, x.size(-2) * x.size(-1))
     keep = (h >= dropout.threshold).reshape(x.shape)
     if mask is not None:

@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.precision import dot_precision
@@ -30,6 +31,8 @@ __all__ = [
 
 CHUNK = 512
 """Largest number of rows that one program sums, if graphs are split."""
+_GRADIENT_ROWS = 64
+"""Rows of a graph that one program of the gradient of a product has, if the size of graphs is known."""
 
 
 def count_chunks(max_size: int | None) -> int:
@@ -118,6 +121,38 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, total, mask=(i < N)[:, None] & (d < D)[None, :])
 
 
+@triton.jit(do_not_specialize=["V", "B", "ROWS_PER_CHUNK", "N", "D"])
+def _product_gradient_kernel(  # type: ignore[no-untyped-def]
+    a, x, grad, ptr, grad_a, grad_x, V, B, ROWS_PER_CHUNK, N, D,
+    ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Both gradients of a chunk of rows of a graph, from the gradient ``[N, D]`` of its product."""
+    b = tl.program_id(0)
+    r = tl.program_id(1).to(tl.int64)
+    start, end = chunk_bounds(ptr, B, r, b, tl.program_id(2), 0, ROWS_PER_CHUNK)
+    i = tl.arange(0, NP)
+    grad += (r * B + b) * N * D
+    for first in range(start, end, ROWS):
+        rows = first + tl.arange(0, ROWS)
+        real = rows < end
+        left_offsets = (r * V + rows)[:, None] * N + i[None, :]
+        left_inside = real[:, None] & (i < N)[None, :]
+        left = tl.load(a + left_offsets, mask=left_inside, other=0.0)
+        total = tl.zeros((ROWS, NP), tl.float32)
+        for column in range(0, D, DB):
+            d = column + tl.arange(0, DB)
+            g = tl.load(
+                grad + i[:, None] * D + d[None, :], mask=(i < N)[:, None] & (d < D)[None, :], other=0.0
+            )
+            offsets = (r * V + rows)[:, None] * D + d[None, :]
+            inside = real[:, None] & (d < D)[None, :]
+            right = tl.load(x + offsets, mask=inside, other=0.0)
+            total = product(right, tl.trans(g), total, PRECISION)
+            change = product(left, g, tl.zeros((ROWS, DB), tl.float32), PRECISION)
+            tl.store(grad_x + offsets, change, mask=inside)
+        tl.store(grad_a + left_offsets, total, mask=left_inside)
+
+
 def segment_sum(x: Tensor, segments: Segments) -> Tensor:
     """As :func:`graphcaps.ops.segment_sum`; large graphs are cut into chunks if ``max_size`` is known."""
     total: Tensor = _Sum.apply(x, segments.ptr, segments.index, segments.max_size)
@@ -134,8 +169,12 @@ def segment_broadcast(x: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
-    """As :func:`graphcaps.ops.ragged.tiles.segment_product`; without gradient, in the precision in force."""
-    ptr, max_size = segments.ptr, segments.max_size
+    """As :func:`graphcaps.ops.ragged.tiles.segment_product`, in the precision in force."""
+    product: Tensor = _Product.apply(a, x, segments.ptr, segments.max_size)
+    return product
+
+
+def _ragged_product(a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
     *lead, V, N = a.shape
     D, B, L = x.size(-1), ptr.size(-1) - 1, torch.Size(lead).numel()
     parts = count_chunks(max_size)
@@ -146,11 +185,39 @@ def segment_product(a: Tensor, x: Tensor, segments: Segments) -> Tensor:
     NP = max(16, triton.next_power_of_2(N))
     columns = triton.cdiv(D, DB)
     _product_kernel[(B, L, parts * columns)](
-        a.detach().contiguous(), x.detach().contiguous(), ptr.contiguous(), out,
-        V, B, L, rows_per_chunk(parts, V), N, D, ROWS=32, NP=NP, DB=DB, PRECISION=dot_precision(),
-        num_warps=4, num_stages=2,
+        a, x, ptr, out, V, B, L, rows_per_chunk(parts, V), N, D,
+        ROWS=32, NP=NP, DB=DB, PRECISION=dot_precision(), num_warps=4, num_stages=2,
     )  # fmt: skip
     return out[0] if parts == 1 else out.sum(0)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
+        a, x, ptr = a.contiguous(), x.contiguous(), ptr.contiguous()
+        ctx.save_for_backward(a, x, ptr)
+        ctx.max_size = max_size
+        return _ragged_product(a, x, ptr, max_size)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        a, x, ptr = ctx.saved_tensors
+        grad_a, grad_x = torch.zeros_like(a), torch.zeros_like(x)  # padding rows are not written
+        *lead, V, N = a.shape
+        D, B, L = x.size(-1), ptr.size(-1) - 1, torch.Size(lead).numel()
+        if grad.numel() and a.numel():
+            # A graph is cut where its size is known: the chunks of a gradient need no second launch.
+            size = ctx.max_size
+            parts, chunk = (
+                (1, V) if size is None else (max(1, triton.cdiv(size, _GRADIENT_ROWS)), _GRADIENT_ROWS)
+            )
+            _product_gradient_kernel[(B, L, parts)](
+                a, x, grad.contiguous(), ptr, grad_a, grad_x, V, B, chunk, N, D,
+                ROWS=32, NP=max(16, triton.next_power_of_2(N)), DB=min(max(16, triton.next_power_of_2(D)), 64),
+                PRECISION=dot_precision(), num_warps=4, num_stages=2,
+            )  # fmt: skip
+        return grad_a, grad_x, None, None
 
 
 def ragged_sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.unit_rows import unit_rows
+from graphcaps.ops.unit_rows.unit_rows import unit_rows
 from tests.graphs import assert_equal
 
 

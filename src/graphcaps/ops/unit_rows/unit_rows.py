@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import uses_reference
+from graphcaps.ops._triton.dispatch import select, uses_reference
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
 
@@ -30,6 +30,10 @@ def unit_rows(x: Tensor) -> Tensor:
     """
     if is_traced() or uses_reference():
         return torch.nn.functional.normalize(x, dim=-1)
+    return select("unit_rows", _unit_rows, x)(x)
+
+
+def _unit_rows(x: Tensor) -> Tensor:
     y: Tensor = _UnitRows.apply(x)
     return y
 

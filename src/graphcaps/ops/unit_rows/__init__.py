@@ -1,0 +1,1 @@
+"""Rows scaled to length 1."""
