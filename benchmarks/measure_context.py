@@ -56,6 +56,8 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "residual-2-jumping": {"context": "residual", "context_layers": 2, "context_jumping": True},
     "gated-2-jumping": {"context": "gated", "context_layers": 2, "context_jumping": True},
     "gin-2-jumping": {"context": "gin", "context_layers": 2, "context_jumping": True},
+    # The context of parts="blocks" without its loss: three last hops, and a gradient through the routing.
+    "parts-0": {"parts": "blocks", "parts_weight": 0.0},
     "edges": {"edge_labels": "messages"},
     "residual-2-edges": {"context": "residual", "context_layers": 2, "edge_labels": "messages"},
     "gated-2-edges": {"context": "gated", "context_layers": 2, "edge_labels": "messages"},
@@ -67,7 +69,7 @@ GROUPS = (
     ("residual-1", "gated-1", "gin-1"),
     ("residual-2-jumping", "gated-2-jumping", "gin-2-jumping"),
     ("edges", "residual-2-edges", "gated-2-edges", "gin-2-edges"),
-    ("residual-3", "gin-3"),
+    ("residual-3", "gin-3", "parts-0"),
 )
 """Candidates, the most telling first."""
 
