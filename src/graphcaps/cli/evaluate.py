@@ -46,6 +46,7 @@ from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
     Device,
+    Ensemble,
     Epochs,
     LearningRate,
     MaxNodes,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
     from graphcaps.evaluation import CrossValidation, Ledger
+    from graphcaps.evaluation.committee_results import CommitteeResults
     from graphcaps.training import CallbackError
 
 __all__ = ["evaluate"]
@@ -94,6 +96,7 @@ def evaluate(
         str | None, option("--variant", metavar="NAME", help="Name in the results. Default: the model.")
     ] = None,
     seeds: Seeds = 1,
+    ensemble: Ensemble = 1,
     folds: Folds = FOLDS,
     groups: GroupsBy = None,
     split: SplitBy = None,
@@ -172,10 +175,13 @@ def evaluate(
 
     A forest and the largest class on the same folds show what the graphs give without a network (--no-baseline).
 
+    --ensemble 5 trains five times as many seeds and adds the held-out result of their committees.
+
     --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
     --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
     """
-    _check_options(out, variant, seeds)
+    _check_options(out, variant, seeds * ensemble)
+    _check_ensemble(ensemble, protocol)
     _check_predictions(predictions, names, protocol)
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     check_folds("evaluate", names, folds, groups, split, protocol)
@@ -184,6 +190,7 @@ def evaluate(
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.training.auto_config import check_network_options
+    from graphcaps.training.classical_training import check_members
 
     options = reader_options(
         smiles,
@@ -215,6 +222,7 @@ def evaluate(
             "--log": log,
         }
         check_network_options(config, network_options, "options")
+        check_members(config, ensemble, "options", "--ensemble")
         if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
         validation = CrossValidation(
@@ -222,6 +230,7 @@ def evaluate(
             variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
             groups=named_groups(groups, dataset), split=fixed_splits or None, patience=patience or None,
             metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
+            members=ensemble,
         )  # fmt: skip
         if groups is not None and validation.partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")
@@ -229,12 +238,15 @@ def evaluate(
     ledgers: list[Ledger] = []
     callback_errors: list[CallbackError] = []
     baselines: dict[str, list[Ledger]] = {}
+    committees: dict[str, CommitteeResults] = {}
     with ExitStack() as locks:
         for _, validation in validations:  # all of them before the first training
             locks.enter_context(validation.lock())
         for dataset, validation in validations:
             ledger = _run(validation, preset, out, as_json, callback_errors)
             ledgers.append(ledger)
+            if ensemble > 1:
+                committees[ledger.dataset] = ledger.committees(ensemble)
             is_wanted = dataset.store.catalogue_name is None and not validation.is_classical
             if is_wanted if baseline is None else baseline:
                 baselines[ledger.dataset] = _run_baselines(validation)
@@ -243,14 +255,16 @@ def evaluate(
             if ledger.capsule_warning:
                 note(f"{ledger.dataset}: {ledger.capsule_warning}")
             if out is not None:
-                _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset)
+                committee = committees.get(ledger.dataset)
+                _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset, committee)
             if predictions is not None:
                 _write_predictions(predictions, ledger, dataset, validation.splits, raw_text=raw_text)
             note_log(loggers)
     if as_json:
-        print_json([_summary(ledger, baselines.get(ledger.dataset, [])) for ledger in ledgers])
+        keys = [(ledger, ledger.dataset) for ledger in ledgers]
+        print_json([_summary(each, baselines.get(name, []), committees.get(name)) for each, name in keys])
     else:
-        _show_ledgers(ledgers, baselines, out)
+        _show_ledgers(ledgers, baselines, committees, out)
     if callback_errors:  # last: an exception in a callback loses nothing
         raise callback_errors[0]
 
@@ -266,6 +280,13 @@ def _check_options(out: Path | None, variant: str | None, seeds: int) -> None:
     check_seeds("evaluate", seeds)
     if out is not None:
         check_output_folder(out)
+
+
+def _check_ensemble(members: int, protocol: str) -> None:
+    """Rejects committees whose epochs would be selected on test graphs."""
+    if members > 1 and protocol != "held-out":
+        expected = "come with --protocol held-out, whose epochs are not selected on test graphs"
+        raise ArgumentError("evaluate", "--ensemble", expected, f"--protocol {protocol}")
 
 
 def _check_predictions(path: Path | None, names: list[str], protocol: str) -> None:
@@ -309,6 +330,9 @@ def _run(
     folds, partition = validation.folds.num_folds, validation.partition
     unit = "split" if partition is not None and partition.kind != "groups" else "fold"
     runs = f"{'one split' if folds == 1 else count_noun(folds, unit)} × {count_noun(seeds, 'seed')}"
+    if validation.members > 1:
+        committees = count_noun(seeds // validation.members, "committee")
+        runs += f" ({committees} of {validation.members} members)"
     if (
         unit == "fold"
         and folds != FOLDS
@@ -416,20 +440,29 @@ def _learning_warning(ledger: Ledger, validation: CrossValidation) -> str:
     return learning_warning(subject, accuracy, largest, graphs, advice, measured="with dropout")
 
 
-def _summary(ledger: Ledger, baselines: Sequence[Ledger]) -> dict[str, Any]:
-    """The summary of a ledger, with the results of simple models on the same folds."""
+def _summary(
+    ledger: Ledger, baselines: Sequence[Ledger], committee: CommitteeResults | None
+) -> dict[str, Any]:
+    """The summary of a ledger, with the results of its committees and of simple models on the same folds."""
     names = ("variant", "figures", "metrics", "seconds")
     rows = [{name: each.summary()[name] for name in names} for each in baselines]
-    return ledger.summary() | ({"baselines": rows} if rows else {})
+    committees = {} if committee is None else {"committee": committee.as_dict()}
+    return ledger.summary() | committees | ({"baselines": rows} if rows else {})
 
 
-def _write_summary(out: Path, ledger: Ledger, baselines: Sequence[Ledger], loaded: LoadedDataset) -> None:
+def _write_summary(
+    out: Path,
+    ledger: Ledger,
+    baselines: Sequence[Ledger],
+    loaded: LoadedDataset,
+    committee: CommitteeResults | None,
+) -> None:
     """Writes the summary of the records: results, configuration, versions and source of the graphs."""
     from graphcaps.evaluation.results_store import file_name
 
     source = {"source": None if loaded.source is None else str(loaded.source)}
     path = out / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
-    write_json(path, _summary(ledger, baselines) | source)
+    write_json(path, _summary(ledger, baselines, committee) | source)
 
 
 def _write_predictions(
@@ -460,8 +493,13 @@ def _write_predictions(
     note(f"Predictions of {sum(len(predictions) for _, predictions in kept):,} rows: {path}")
 
 
-def _show_ledgers(ledgers: list[Ledger], baselines: dict[str, list[Ledger]], out: Path | None) -> None:
-    """Prints one line per result, simple models below each data set, and the rule of each result below the table."""
+def _show_ledgers(
+    ledgers: list[Ledger],
+    baselines: dict[str, list[Ledger]],
+    committees: dict[str, CommitteeResults],
+    out: Path | None,
+) -> None:
+    """Prints one line per result, committees and simple models below each data set, and their rules below the table."""
     from graphcaps.evaluation import RULES
 
     several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
@@ -470,6 +508,8 @@ def _show_ledgers(ledgers: list[Ledger], baselines: dict[str, list[Ledger]], out
     table = columns("data set", "model", "result", *numbers, "", right=numbers)
     for ledger in ledgers:
         _add_rows(table, ledger, ledger.dataset, len(numbers) - 2)
+        if ledger.dataset in committees:
+            _add_committee_rows(table, committees[ledger.dataset], len(numbers) - 2)
         for baseline in baselines.get(ledger.dataset, []):
             _add_rows(table, baseline, "", len(numbers) - 2)
     console = terminal()
@@ -482,6 +522,8 @@ def _show_ledgers(ledgers: list[Ledger], baselines: dict[str, list[Ledger]], out
             console.print(
                 f"{name}: {_describe_rule(name, ledgers)}.", style="dim", markup=False, soft_wrap=True
             )
+    for rule in dict.fromkeys(f"committee of {each.members}: {each.rule}." for each in committees.values()):
+        console.print(rule, style="dim", soft_wrap=True)
     if names := list(dict.fromkeys(each.variant for rows in baselines.values() for each in rows)):
         sentence = f"{', '.join(names)}: simple models on the same {unit}, with one seed."
         console.print(sentence, style="dim", soft_wrap=True)
@@ -508,6 +550,21 @@ def _add_rows(table: Table, ledger: Ledger, title: str, num_spreads: int) -> Non
         has_metrics = name == "held-out" and ledger.variant != "majority"  # its scores rank nothing
         for cells in _metric_cells(ledger, num_spreads) if has_metrics else ():
             table.add_row("", "", *cells, "", "")
+
+
+def _add_committee_rows(table: Table, committee: CommitteeResults, num_spreads: int) -> None:
+    """Adds the held-out accuracy of the committees, and metrics of all test graphs, each beside its members' mean."""
+    from graphcaps.evaluation.committee_results import POOLED_METRICS
+
+    figure, alone = committee.accuracy, committee.member_accuracy
+    spreads = (figure.std_folds, figure.std_seeds)[:num_spreads]
+    cells = ["–" if spread is None else f"{100 * spread:.2f}" for spread in spreads]
+    remark = f"members {100 * alone.mean:.2f}"
+    table.add_row("", "", f"committee of {committee.members}", f"{100 * figure.mean:.2f}", *cells, "", remark)
+    for name, title in POOLED_METRICS.items():
+        values = (committee.pooled[name], committee.member_pooled[name])
+        mean, of_members = ("–" if value is None else f"{value:.3f}" for value in values)
+        table.add_row("", "", f"  {title}", mean, *[""] * len(cells), "", f"members {of_members}")
 
 
 def _metric_cells(ledger: Ledger, num_spreads: int) -> Iterator[list[str]]:

@@ -55,6 +55,7 @@ from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
 from graphcaps.nn.capsule_use import CapsuleCollapseWarning, CapsuleUse
 from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
+from graphcaps.training.classical_training import check_members
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_metric, check_patience
@@ -151,6 +152,7 @@ def cross_validate(
     class_weight: Literal["balanced"] | None = None,
     predictions: bool = False,
     callbacks: Sequence[Callback] = (),
+    members: int = 1,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -194,6 +196,10 @@ def cross_validate(
             protocol held-out. (default: ``False``)
         callbacks (list): :class:`graphcaps.training.Callback` objects, for networks. They are called with each group
             of folds and seeds, and once with the results. (default: none)
+        members (int): Number of members of a committee. Each seed is then a committee of as many seeds: those of the
+            first are 0 to ``members − 1``. Records are of single seeds, with predictions, and
+            :meth:`Ledger.committees` gives the results of the committees. Only with the protocol held-out.
+            (default: 1)
 
     Returns:
         Ledger: One record per protocol and seed.
@@ -210,7 +216,7 @@ def cross_validate(
         store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
         variant=variant, results=results_store, resume=resume, checkpoint_every=checkpoint_every, groups=groups,
         split=split, patience=patience, metric=metric, class_weight=class_weight, predictions=predictions,
-        callbacks=callbacks,
+        callbacks=callbacks, members=members,
     )  # fmt: skip
     ledger = validation.run(on_event)
     if warning := ledger.capsule_warning:
@@ -251,11 +257,12 @@ class CrossValidation:
         class_weight: Literal["balanced"] | None = None,
         predictions: bool = False,
         callbacks: Sequence[Callback] = (),
+        members: int = 1,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         optional = {"group": group, "checkpoint_every": checkpoint_every}
         given_counts = {name: value for name, value in optional.items() if value is not None}
-        for name, value in {"seeds": seeds, **given_counts}.items():
+        for name, value in {"seeds": seeds, "members": members, **given_counts}.items():
             if type(value) is not int or value < 1:
                 raise ArgumentError("cross_validate", name, "be a whole number from 1 on", value)
         if protocol not in (*PROTOCOLS, "both"):
@@ -266,6 +273,7 @@ class CrossValidation:
             "patience": patience,
             "metric": None if check_selection_metric("cross_validate", metric) == "loss" else metric,
             "predictions": predictions or None,
+            "members": members if members > 1 else None,
         }
         for name, given in needs_validation.items():
             if given is not None and protocol != "held-out":
@@ -300,15 +308,19 @@ class CrossValidation:
             network_options = {
                 **needs_validation,
                 "predictions": None,
+                "members": None,
                 "class_weight": class_weight,
                 "checkpoint_every": checkpoint_every,
                 "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
             }
             check_network_options(self.config, network_options, "cross_validate")
+            check_members(self.config, members, "cross_validate")
         else:
             model_factory(self.config, 1, store.num_classes)
-        self.seeds, self.group, self.patience = tuple(range(seeds)), group, patience
-        self.class_weight, self.predictions, self._groups = class_weight, predictions, groups
+        self.members, self.seeds = members, tuple(range(seeds * members))
+        self.group, self.patience = group, patience
+        # Those of a committee are computed from the predictions of its members.
+        self.class_weight, self.predictions, self._groups = class_weight, predictions or members > 1, groups
         assert store.y is not None
         validation_sets = [
             self.folds.held_out(fold).validation
@@ -494,7 +506,7 @@ class CrossValidation:
                 config = self.variants[key.variant]
                 check_settings(record.settings, self._settings(config), key, self.results.path(key))
                 if self.predictions and record.predictions is None:
-                    fix = "Name another folder, or leave out --predictions."
+                    fix = "Name another folder, or leave out --predictions and --ensemble."
                     raise DataError(
                         self.results.path(key), "a record with predictions", "none in it", fix=fix
                     )

@@ -13,6 +13,7 @@ import numpy as np
 from graphcaps._io.read_limit import check_json
 from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
+from graphcaps.evaluation.committee_results import CommitteeResults, committee_results
 from graphcaps.evaluation.epoch_selection import (
     UPPER_BOUND,
     AccuracyEstimate,
@@ -233,6 +234,14 @@ class Ledger:
             seeds = tuple(record.key.seed for record in records)
             estimates[name] = average_metric(defined, seeds) if len(defined) == len(values) else None
         return estimates
+
+    def committees(self, members: int) -> CommitteeResults:
+        """Held-out results of committees of ``members`` consecutive seeds each, beside those of their members.
+
+        Raises:
+            ArgumentError: If the held-out records have no predictions, or cannot be divided into such committees.
+        """
+        return committee_results(self.of("held-out"), members)
 
     @cached_property
     def twin_free(self) -> AccuracyEstimate | None:
