@@ -83,3 +83,18 @@ def test_wrong_committees_are_refused(tmp_path: Path) -> None:
         in equal.output
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_evaluate_adds_the_committee(tmp_path: Path) -> None:
+    words = ("evaluate", "planted-parts", "--folds", 3, "--ensemble", 2, "--epochs", 1, "--device", "cpu")
+    shown = run(*words, "--out", tmp_path)
+    assert shown.exit_code == 0, shown.output
+    assert "3 folds × 2 seeds (1 committee of 2 members)" in shown.output
+    assert "committee of 2: mean of the probabilities of 2 seeds" in shown.output
+    (summary,) = tmp_path.glob("*.summary.json")
+    content = json.loads(summary.read_text())["committee"]
+    assert (content["members"], content["seeds"]) == (2, [[0, 1]])
+    assert f"{100 * content['accuracy']['mean']:.2f}" in shown.output
+    refused = run(*words, "--protocol", "paper")
+    assert refused.exit_code == 2
+    assert "'--ensemble' must come with --protocol held-out" in refused.output

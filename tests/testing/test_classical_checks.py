@@ -23,6 +23,7 @@ class Good(ClassicalModel):
 
     reference: ClassVar[str] = "none, a model of the tests"
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"edges", "node_labels"})
+    uses_seed: ClassVar[bool] = False
 
     def __init__(self, num_classes: int, *, scale: float = 1.0, seed: int = 0, jobs: int = 1) -> None:
         super().__init__(num_classes, seed=seed, jobs=jobs)
@@ -104,6 +105,27 @@ class Draws(Good):
     ) -> None:
         super()._fit(store, indices, y, sample_weight, validation)
         self.means = self.means + np.random.default_rng().random()
+
+
+class KeepsItsSeedSecret(Good):
+    """Depends on the seed without saying so."""
+
+    def _fit(
+        self,
+        store: GraphStore,
+        indices: NDArray[np.int64],
+        y: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None,
+        validation: ValidationGraphs | None,
+    ) -> None:
+        super()._fit(store, indices, y, sample_weight, validation)
+        self.means = self.means + self.seed
+
+
+class NeedsNoSeed(Good):
+    """Says that it depends on the seed, which it does not."""
+
+    uses_seed: ClassVar[bool] = True
 
 
 class GoesOn(Good):
@@ -322,6 +344,8 @@ BROKEN = [
     (DoNotSum, "probabilities", "the sum of the probabilities"),
     (Draws, "determinism", "the probabilities of a second fit"),
     (GoesOn, "determinism", "a fit after another one"),
+    (KeepsItsSeedSecret, "determinism", "'uses_seed' must say whether a fit depends on the seed"),
+    (NeedsNoSeed, "determinism", "'uses_seed' must say whether a fit depends on the seed"),
     (IgnoresWeights, "sample-weight", "must become more probable"),
     (FitsValidation, "validation", "no option is selected: those with validation graphs must be equal"),
     (FitsWhatSelects, "validation", "validation graphs must not be fitted"),

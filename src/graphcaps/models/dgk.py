@@ -74,6 +74,7 @@ class DGK(KernelSVM[ColourVectors, NDArray[np.float64]]):
         ArgumentError: If an option is out of range.
     """
 
+    uses_seed: ClassVar[bool] = False
     reference: ClassVar[str] = "Deep Graph Kernels, KDD 2015, https://doi.org/10.1145/2783258.2783417"
     inputs: ClassVar[frozenset[RawInput]] = frozenset({"edges", "node_labels"})
     selected_options: ClassVar[tuple[str, ...]] = ("iterations", "dimension", "C")

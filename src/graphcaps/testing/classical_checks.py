@@ -162,6 +162,11 @@ def _check_determinism(subject: _Classical) -> None:
     model = subject.fit(store, np.arange(5, _GRAPHS), seed=3)
     model.fit(store, np.arange(_TRAIN), _classes(store)[:_TRAIN])
     expect_equal(model.predict_proba(store, _everything()), expected, "a fit after another one", 0)
+    rest = np.arange(_TRAIN, _GRAPHS)
+    validation = ValidationGraphs(rest, _classes(store)[rest])
+    seeds = [subject.fit(store, seed=seed, validation=validation).state() for seed in (3, 4)]
+    same = all(torch.equal(seeds[0][name], seeds[1].get(name, torch.empty(0))) for name in seeds[0])
+    expect(same != subject.kind.uses_seed, "'uses_seed' must say whether a fit depends on the seed")
 
 
 def _check_node_order(subject: _Classical) -> None:
