@@ -16,11 +16,16 @@ A row whose sum is exactly 0, such as that of a graph of one node, gets no messa
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.compilation import is_traced
 from graphcaps.ops.ragged.tiles import (
+    Tiles,
     from_tiles,
     graphs_to_tiles,
     segment_broadcast,
@@ -55,14 +60,79 @@ def mean_field(unary: Tensor, x: Tensor, segments: Segments, rounds: int, guard:
 
     # All rounds run on tiles, so that rows are gathered once. Positions without a row have X = 0 and send nothing.
     tiles = tile_rows(segments)
-    X, U = to_tiles(x, tiles), to_tiles(unary, tiles)
-    scaled = to_tiles(x * inverse, tiles)
-    own = to_tiles(length.square() * inverse, tiles)
-    S = U.softmax(-1)
-    for _ in range(rounds):
-        sums = graphs_to_tiles(sum_tiles(X.mT @ S, tiles), tiles)  # XᵀS of each tile's graph
-        S = torch.addcmul(U + scaled @ sums, own, S, value=-1).softmax(-1)
+    joined = to_tiles(torch.cat([x, unary, inverse, length.square() * inverse], -1), tiles)
+    X, U, inverse, own = joined.split([x.size(-1), unary.size(-1), 1, 1], -1)
+    if rounds == 0 or is_traced():
+        S = _iterate(U, X, X * inverse, own, tiles, rounds)[0][-1]
+    else:
+        S = _Rounds.apply(U, X, X * inverse, own, tiles, rounds)
     return from_tiles(S, tiles)
+
+
+def _iterate(
+    U: Tensor, X: Tensor, A: Tensor, own: Tensor, tiles: Tiles, rounds: int
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Assignments before the first and after each round, and the sums XᵀS of each tile's graph.
+
+    Args:
+        U, X (Tensor): Potentials and features in tiles, ``[*lead, N, t, k]`` and ``[*lead, N, t, d]``.
+        A (Tensor): X divided by the row sums.
+        own (Tensor): Weight of a row's own assignment in its message, ``[*lead, N, t, 1]``.
+        tiles (Tiles): Graph of each tile.
+        rounds (int): Number of rounds.
+    """
+    assignments, sums = [U.softmax(-1)], []
+    for _ in range(rounds):
+        S = assignments[-1]
+        sums.append(_sum_graphs(X.mT @ S, tiles))
+        assignments.append(torch.addcmul(U + A @ sums[-1], own, S, value=-1).softmax(-1))
+    return assignments, sums
+
+
+def _sum_graphs(x: Tensor, tiles: Tiles) -> Tensor:
+    """Sums over the tiles of each graph, copied to each of them: a symmetric linear map."""
+    return graphs_to_tiles(sum_tiles(x, tiles), tiles)
+
+
+class _Rounds(torch.autograd.Function):
+    """The rounds, with a backward pass whose sums over rounds are one product each.
+
+    Automatic differentiation has four products and five additions for each round; here it is two products, and two
+    for all rounds together.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, U: Tensor, X: Tensor, A: Tensor, own: Tensor, tiles: Tiles, rounds: int) -> Tensor:
+        assignments, sums = _iterate(U, X, A, own, tiles, rounds)
+        ctx.tiles, ctx.rounds = tiles, rounds
+        ctx.save_for_backward(X, A, own, *assignments, *sums)
+        return assignments[-1]
+
+    @staticmethod
+    @once_differentiable
+    @full_precision
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        X, A, own, *saved = ctx.saved_tensors
+        rounds: int = ctx.rounds
+        assignments, sums = saved[: rounds + 1], saved[rounds + 1 :]
+        grad_Q, grad_sums = [], []  # from the last round to the first
+        for after in reversed(assignments[1:]):
+            grad_Q.append(_softmax_gradient(grad, after))
+            grad_sums.append(_sum_graphs(A.mT @ grad_Q[-1], ctx.tiles))
+            grad = torch.addcmul(X @ grad_sums[-1], own, grad_Q[-1], value=-1)
+        before = torch.cat(assignments[-2::-1], -1)  # [*lead, N, t, R k], as all of the following
+        changes = torch.cat(grad_Q, -1)
+        grad_A = changes @ torch.cat(sums[::-1], -1).mT
+        grad_X = before @ torch.cat(grad_sums, -1).mT
+        grad_own = -(changes * before).sum(-1, keepdim=True)
+        grad_U = changes.unflatten(-1, (rounds, -1)).sum(-2) + _softmax_gradient(grad, assignments[0])
+        return grad_U, grad_X, grad_A, grad_own, None, None
+
+
+def _softmax_gradient(grad: Tensor, y: Tensor) -> Tensor:
+    """Gradient of the argument of a softmax over the last axis with the result ``y``."""
+    gradient: Tensor = torch.ops.aten._softmax_backward_data(grad, y, -1, y.dtype)
+    return gradient
 
 
 def dense_mean_field(unary: Tensor, x: Tensor, rounds: int, guard: float = 0.0) -> Tensor:
