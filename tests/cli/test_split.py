@@ -103,9 +103,8 @@ def test_train_by_scaffold_and_by_a_file(small: list[str], molecules: str, netwo
 def test_train_refuses_invalid_splits(small: list[str], molecules: str, networks: str) -> None:
     out = ["--out", "x.safetensors", *small]
     train = ["train", molecules, "--label", "kind", *out]
-    assert (
-        "'split' must be train, valid or test for each graph, got 'a' for graph 0 in column 'kind'"
-        in refusal(*train, "--split", "kind")
+    assert refusal(*train, "--split", "kind") == (
+        "mols.csv, line 2: expected train, valid or test in column 'kind', found 'a'."
     )
     assert "expected a column 'prat', found the columns" in refusal(*train, "--split", "prat")
     share = refusal(*train, "--split", "part", "--validation", "0.2")
@@ -116,6 +115,39 @@ def test_train_refuses_invalid_splits(small: list[str], molecules: str, networks
     assert "not read from SMILES" in refusal("train", networks, "--split", "scaffold", *out)
     assert "since it applies to user files only" in refusal("train", networks, "--split", "part", *out)
     assert not Path("x.safetensors").exists()
+
+
+def test_entries_of_a_split_column_are_named_by_their_line(small: list[str], molecules: str) -> None:
+    """Also after a row that was skipped; --bad skip leaves rows without an entry out, and no others."""
+    lines = Path(molecules).read_text().splitlines()
+    train = ["train", "messy.csv", "--label", "kind", "--split", "part", "--out", "m.safetensors", *small]
+    lines[1], lines[4] = "C1CC,a,train", lines[4].rsplit(",", 1)[0] + ","
+    write("messy.csv", "\n".join([*lines, ""]))
+    expected = "messy.csv, line 5: expected train, valid or test in column 'part', found"
+    assert refusal(*train) == (
+        f"{expected} an empty entry. Add the set, or leave such rows out with --bad skip."
+    )
+    skipped = invoke(*train, "--bad", "skip")
+    assert skipped.exit_code == 0, skipped.stderr
+    assert skipped.stderr.splitlines()[:2] == [
+        "1 row holds no valid molecule and was left out: line 2.",
+        "1 row without an entry in the split column was left out: line 5.",
+    ]
+    write("messy.csv", "\n".join([*lines[:4], lines[4] + "trian", *lines[5:], ""]))
+    assert refusal(*train, "--bad", "skip", "--overwrite") == f"{expected} 'trian'."
+
+
+def test_graphs_drawn_for_validation_are_said(small: list[str], molecules: str) -> None:
+    text = Path(molecules).read_text().replace(",Val", ",train")
+    train = ["train", write("two.csv", text), "--label", "kind", "--split", "part", *small]
+    result = invoke(*train, "--out", "m.safetensors")
+    sentence = (
+        "The split has no validation part: 2 of its 20 training graphs were drawn for it, 10 % of each class "
+        "(--validation)."
+    )
+    assert sentence in result.stderr.splitlines()
+    none = invoke(*train, "--out", "n.safetensors", "--validation", "0")
+    assert "no validation part" not in none.stderr
 
 
 def write(name: str, text: str) -> str:

@@ -80,8 +80,13 @@ def test_classes_that_differ_in_case_only_are_said(store) -> None:
     alike = replace(store, class_names=("No", "no"))
     (sentence,) = describe_reading(alike, RunConfig())
     assert sentence == (
-        "own: the classes 'No' and 'no' differ in case only and are classes of their own; write them alike in the data "
-        "if they are the same."
+        "own: one class may be written in several ways: 'No' and 'no' differ in case only; "
+        "write it in one way in the data."
+    )
+    mixed = replace(store, class_names=("1", "no"))
+    assert describe_reading(mixed, RunConfig()) == (
+        "own: one class may be written in several ways: '1' is a number beside the text 'no'; "
+        "write it in one way in the data.",
     )
     with pytest.warns(UserWarning, match="'No' and 'no' differ in case only"):
         HGCNClassifier(epochs=1, device="cpu").fit(planted()[:12], ["No", "no"] * 6)

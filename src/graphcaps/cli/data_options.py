@@ -141,7 +141,7 @@ Bad = Annotated[
     BadRows | None,
     option(
         "--bad",
-        help="Rows without a valid molecule or without a label. Default: refuse.",
+        help="Rows without a valid molecule, a label or an entry of --split. Default: refuse.",
         rich_help_panel=_COLUMNS,
     ),
 ]

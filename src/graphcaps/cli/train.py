@@ -235,6 +235,8 @@ def train(
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
+        if sentence := training.holdout.describe_draw():
+            note(sentence)
     repeat = f"graphcaps evaluate with the same columns, --split {split} and --repeat 10."
     if sentence := describe_single_split(holdout, repeat):
         note(sentence)

@@ -10,12 +10,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import numpy as np
 
-__all__ = ["MISSING_WORDS", "class_name", "classes_alike", "is_missing", "is_missing_label"]
+__all__ = [
+    "MISSING_WORDS",
+    "class_name",
+    "classes_alike",
+    "describe_spellings",
+    "is_missing",
+    "is_missing_label",
+    "numbers_beside_text",
+]
 
 MISSING_WORDS = frozenset({"nan", "NaN", "NAN", "NA", "N/A", "n/a", "<NA>", "#N/A", "None", "null", "NULL"})
 """Text in a column of class labels that marks a missing label, as other programs write it."""
@@ -63,6 +71,36 @@ def classes_alike(names: Iterable[str]) -> list[list[str]]:
     for name in names:
         groups.setdefault(name.casefold(), []).append(name)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def numbers_beside_text(names: Iterable[str]) -> tuple[list[str], list[str]] | None:
+    """Class names that are numbers, and the others; ``None`` if all are of one kind.
+
+    Example:
+        >>> numbers_beside_text(["0", "1", "no", "yes"])
+        (['0', '1'], ['no', 'yes'])
+    """
+    listed = list(names)
+    numbers = [name for name in listed if _NUMBER.fullmatch(name)]
+    texts = [name for name in listed if not _NUMBER.fullmatch(name)]
+    return (numbers, texts) if numbers and texts else None
+
+
+def describe_spellings(names: Sequence[str]) -> str:
+    """A sentence on class names that may be one class written in several ways; "" if there are none."""
+    hints = []
+    if alike := classes_alike(names):
+        hints.append(f"{_some([' and '.join(map(repr, group)) for group in alike], '; ')} differ in case only")
+    if (kinds := numbers_beside_text(names)) is not None:
+        numbers, texts = (_some(list(map(repr, kind))) for kind in kinds)
+        hints.append(f"{numbers} {'is a number' if len(kinds[0]) == 1 else 'are numbers'} beside the text {texts}")
+    if not hints:
+        return ""
+    return f"One class may be written in several ways: {', and '.join(hints)}; write it in one way in the data."
+
+
+def _some(texts: list[str], separator: str = ", ") -> str:
+    return separator.join([*texts[:3], *(["…"] if len(texts) > 3 else [])])
 
 
 def _shortest(number: Decimal) -> str:

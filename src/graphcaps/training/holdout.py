@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.data.class_names import describe_spellings
 from graphcaps.data.splits.class_counts import ClassCounts, count_classes, require_classes
 from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
@@ -59,6 +60,16 @@ class HoldoutData:
     share: float | None = None
     kept: Tensor | None = None
     class_counts: ClassCounts | None = None
+
+    def describe_draw(self) -> str:
+        """A sentence on training graphs of a split that were drawn as its validation part; "" if there are none."""
+        drawn = self.validation.numel()
+        if self.test_store is None or not self.share or not drawn:
+            return ""
+        return (
+            f"The split has no validation part: {drawn:,} of its {drawn + self.train.numel():,} training graphs were "
+            f"drawn for it, {100 * self.share:g} % of each class (--validation)."
+        )
 
     def describe(self) -> dict[str, Any]:
         """Sizes and origin of the split, JSON-safe."""
@@ -208,7 +219,8 @@ def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[s
         graphs = (y == label).nonzero().squeeze(-1)
         n = graphs.numel()
         if n < 2:
-            name, hint = f"'{class_names[label]}'" if class_names else label, label_column_hint(y)
+            name = f"'{class_names[label]}'" if class_names else label
+            hint = label_column_hint(y) or describe_spellings(class_names)
             raise ArgumentError(
                 owner,
                 "validation",

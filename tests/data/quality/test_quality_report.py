@@ -51,7 +51,9 @@ def store_of(*graphs: nx.Graph, y: list[int] | None = None) -> GraphStore:
 def test_class_balance():
     finding = findings_of(unremarkable())["balance"]
     assert (finding.severity, finding.count) == ("note", 20)
-    assert finding.sentence == "Always predicting the largest class, a, has an accuracy of 50.0%."
+    assert finding.sentence == (
+        "2 classes: a (20), b (20). Always predicting the largest class, a, has an accuracy of 50.0%."
+    )
     y = torch.tensor([1] * 32 + [0] * 8)
     imbalanced = findings_of(replace(unremarkable(), y=y, class_names=("rare", "common")))
     assert imbalanced["balance"].severity == "warning"
@@ -65,6 +67,14 @@ def test_classes_that_differ_in_case_only():
     assert (finding.severity, finding.count) == ("warning", 2)
     assert finding.sentence.endswith("written in several ways: Yes and yes.")
     assert "classes-alike" not in findings_of(unremarkable())
+
+
+def test_numbers_beside_text_as_classes():
+    store = replace(unremarkable(), y=torch.arange(40) % 3, class_names=("1", "no", "yes"))
+    finding = findings_of(store)["numbers-beside-text"]
+    assert (finding.severity, finding.count) == ("warning", 1)
+    assert finding.sentence.endswith("written in several ways: 1 beside no, yes.")
+    assert "numbers-beside-text" not in findings_of(unremarkable())
 
 
 def test_small_and_empty_classes():

@@ -100,6 +100,20 @@ def test_errors_name_file_and_line(folder, file, text, message):
     assert str(caught.value).startswith(message)
 
 
+def test_graphs_without_a_set(tmp_path):
+    (tmp_path / "edges.csv").write_text("graph,source,target\ng1,a,b\ng2,a,b\ng3,b,c\n")
+    (tmp_path / "graphs.csv").write_text("graph,label,part\ng1,yes,train\ng2,no,\ng3,no,test\n")
+    expected = "graphs.csv, line 3: expected train, valid or test in column 'part', found"
+    with pytest.raises(DataError, match=rf"{expected} an empty entry\. .* with bad='skip'\."):
+        open_dataset(tmp_path, split="part")
+    metadata = open_dataset(tmp_path, split="part", bad="skip").metadata
+    assert (metadata.ids, metadata.split, metadata.skipped_ids) == (("g1", "g3"), ("train", "test"), ("g2",))
+    assert metadata.all_notes == ("1 row without an entry in the split column was left out: line 3.",)
+    (tmp_path / "graphs.csv").write_text("graph,label,part\ng1,yes,train\ng2,no,tset\ng3,no,test\n")
+    with pytest.raises(DataError, match=f"{expected} 'tset'"):
+        open_dataset(tmp_path, split="part", bad="skip")
+
+
 def test_graphs_without_a_class(tmp_path):
     (tmp_path / "edges.csv").write_text("graph,source,target\ng1,a,b\ng2,a,b\ng2,b,c\ng3,a,b\ng4,b,a\n")
     (tmp_path / "graphs.csv").write_text("graph,label,part\ng1,yes,train\ng2,NA,test\ng3,,test\ng4,no,test\n")

@@ -118,6 +118,31 @@ def test_a_table_gives_the_classes(tmp_path):
         open_dataset(tmp_path)
 
 
+def test_graphs_without_a_set(tmp_path):
+    for name in ("a.json", "b.json", "c.json"):
+        write(tmp_path / "nets" / name, triangle())
+    table = tmp_path / "nets" / "labels.csv"
+    table.write_text("file,label,part\na.json,x,train\nb,y,\nc.json,x,test\n")
+    with pytest.raises(DataError, match=r"labels.csv, line 3: expected train, valid or test in column 'part'"):
+        open_dataset(tmp_path / "nets", split="part")
+    metadata = open_dataset(tmp_path / "nets", split="part", bad="skip").metadata
+    assert (metadata.ids, metadata.split) == (("a.json", "c.json"), ("train", "test"))
+    assert metadata.all_notes[-1] == "1 row without an entry in the split column was left out: line 3."
+    for name, part in (("a", "train"), ("b", None), ("c", "tset")):
+        graph = triangle(y=name)
+        graph.graph |= {} if part is None else {"part": part}
+        write(tmp_path / "attributes" / f"{name}.json", graph)
+    with pytest.raises(DataError, match=r"graph 'b.json': expected train, .*, found none\. .* with bad='skip'\."):
+        open_dataset(tmp_path / "attributes", split="part")
+    with pytest.raises(DataError, match="graph 'c.json': expected train, .*, found 'tset'"):
+        open_dataset(tmp_path / "attributes", split="part", bad="skip")
+    graph.graph["part"] = "test"
+    write(tmp_path / "attributes" / "c.json", graph)
+    metadata = open_dataset(tmp_path / "attributes", split="part", bad="skip").metadata
+    assert metadata.split == ("train", "test")
+    assert metadata.all_notes[-1] == "1 graph without a set in the split attribute was left out: 'b.json'."
+
+
 def test_several_graphs_in_one_file(tmp_path):
     path = tmp_path / "all.json"
     graphs = [nx.node_link_data(triangle(y=kind), edges="edges") for kind in (1, 0, 1)]

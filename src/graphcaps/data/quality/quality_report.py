@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import find_featurizer
-from graphcaps.data.class_names import classes_alike
+from graphcaps.data.class_names import classes_alike, numbers_beside_text
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_leakage
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
 from graphcaps.data.splits.folds import stratified_folds
@@ -163,6 +163,10 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
         shown = _shorten([" and ".join(group) for group in alike])
         sentence = f"Classes that differ in case only, perhaps one class written in several ways: {shown}."
         yield Finding("classes-alike", "warning", sentence, sum(map(len, alike)))
+    if (kinds := numbers_beside_text(names[index] for index in present)) is not None:
+        numbers, texts = (_shorten(kind) for kind in kinds)
+        sentence = f"Numbers and text as classes, perhaps one class written in several ways: {numbers} beside {texts}."
+        yield Finding("numbers-beside-text", "warning", sentence, min(map(len, kinds)))
     small = [index for index in present if counts[index] < _NUM_FOLDS]
     if small:
         names_and_counts = _shorten([f"{names[index]} ({counts[index]})" for index in small])
@@ -175,7 +179,9 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
     largest = max(present, key=lambda index: counts[index])
     fraction = counts[largest] / len(store)
     imbalanced = fraction >= _IMBALANCED
-    sentence = f"Always predicting the largest class, {names[largest]}, has an accuracy of {fraction:.1%}"
+    listed = _shorten([f"{names[index]} ({counts[index]:,})" for index in present], 12)
+    sentence = f"{_count(len(present), 'class', 'es')}: {listed}. "
+    sentence += f"Always predicting the largest class, {names[largest]}, has an accuracy of {fraction:.1%}"
     sentence += ": also look at balanced accuracy." if imbalanced else "."
     yield Finding("balance", "warning" if imbalanced else "note", sentence, counts[largest])
 
@@ -386,9 +392,9 @@ def _count(number: int, noun: str, plural: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
-def _shorten(names: list[str]) -> str:
-    """The first five names, and the number of the others."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+def _shorten(names: list[str], most: int = 5) -> str:
+    """The first names, and the number of the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _equal_columns(store: GraphStore, columns: Sequence[str]) -> str:

@@ -25,7 +25,13 @@ from torch import Tensor
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
-from graphcaps.data.readers.row_rules import LabelledRows, UnlabelledPolicy, check_policy, read_labels
+from graphcaps.data.readers.row_rules import (
+    LabelledRows,
+    UnlabelledPolicy,
+    check_policy,
+    read_labels,
+    read_sets,
+)
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, Table, open_table
 from graphcaps.errors import DataError
 
@@ -110,6 +116,10 @@ def read_edge_list(
     check_policy("load_dataset", "bad", bad, UnlabelledPolicy)
     read = _read_graphs(graph_table)
     labels = _read_classes(graph_table, label, unlabelled or bad)
+    sets = None
+    if split is not None and graph_table is not None:
+        sets = read_sets(graph_table, split, unlabelled or bad)
+        labels = None if labels is None else labels.without(sets.skipped)
     names = None if labels is None else labels.names
     _read_nodes(read, node_table, graphs_fixed=graph_table is not None)
     _read_edges(read, edge_table, graph_table or node_table, nodes_fixed=node_table is not None)
@@ -121,7 +131,8 @@ def read_edge_list(
     weight = None
     if edge_table.find_column("weight") is not None:
         weight = torch.tensor(edge_table.numbers("weight"), dtype=torch.float64)
-    rows = range(len(read)) if labels is None else labels.rows
+    without_set = {} if sets is None else sets.skipped
+    rows = [row for row in (range(len(read)) if labels is None else labels.rows) if row not in without_set]
     listed, graphs_of = list(read), list(read.values())
     is_complete = labels is not None and labels.is_complete
     arrays = [
@@ -151,11 +162,10 @@ def read_edge_list(
         },
         owner="read_edge_list",
     )
-    set_names = None
-    if split is not None and graph_table is not None:
-        column = graph_table.column(split, filled=True)
-        set_names = tuple(column[row] for row in rows)
-    skipped = () if labels is None else labels.skipped
+    set_names = None if sets is None else tuple(sets.names[row] for row in rows)
+    missing = {row.line: row for row in without_set.values()}
+    missing |= {} if labels is None else {row.line: row for row in labels.skipped}
+    skipped = tuple(missing[line] for line in sorted(missing))
     metadata = GraphMetadata(
         tuple(listed[row] for row in rows),
         set_names,

@@ -29,8 +29,8 @@ class ReadingWarning(UserWarning):
     """What a reader left out, changed or found: rows, attributes, directions, salts, contradicting labels."""
 
 
-SkipKind = Literal["molecule", "label", "duplicate"]
-"""Why a row was left out: no valid molecule, no label, or a rule for repeated molecules."""
+SkipKind = Literal["molecule", "label", "split", "duplicate"]
+"""Why a row was left out: no valid molecule, no label, no entry in the split column, or a rule for repeated molecules."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,17 @@ class GraphMetadata:
 
     @property
     def skipped_notes(self) -> tuple[str, ...]:
-        """A sentence on the rows without a valid molecule, and one on those without a label, if there are any."""
+        """A sentence each on the rows without a valid molecule, a label or a set, if there are any."""
         kinds: dict[SkipKind, tuple[str, str]] = {
             "molecule": (
                 "row holds no valid molecule and was left out",
                 "rows hold no valid molecule and were left out",
             ),
             "label": ("row without a label was left out", "rows without a label were left out"),
+            "split": (
+                "row without an entry in the split column was left out",
+                "rows without an entry in the split column were left out",
+            ),
         }
         sentences = []
         for kind, (singular, plural) in kinds.items():
@@ -105,11 +109,13 @@ class GraphMetadata:
             if listed:
                 subject = f"1 {singular}: line" if len(listed) == 1 else f"{len(listed):,} {plural}: lines"
                 sentences.append(f"{subject} {_listed(listed)}.")
-        graphs = [f"'{row.text}'" for row in self.skipped if not row.line]  # inside files of networks
-        if graphs:
-            subject = "1 graph" if len(graphs) == 1 else f"{len(graphs):,} graphs"
-            verb = "was" if len(graphs) == 1 else "were"
-            sentences.append(f"{subject} without a label {verb} left out: {_listed(graphs)}.")
+        words: dict[SkipKind, str] = {"label": "a label", "split": "a set in the split attribute"}
+        for kind, missing in words.items():  # inside files of networks
+            graphs = [f"'{row.text}'" for row in self.skipped if not row.line and row.kind == kind]
+            if graphs:
+                subject = "1 graph" if len(graphs) == 1 else f"{len(graphs):,} graphs"
+                verb = "was" if len(graphs) == 1 else "were"
+                sentences.append(f"{subject} without {missing} {verb} left out: {_listed(graphs)}.")
         return tuple(sentences)
 
     @property

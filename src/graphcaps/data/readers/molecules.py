@@ -44,12 +44,14 @@ from graphcaps.data.readers.row_rules import (
     DuplicatePolicy,
     FragmentPolicy,
     LabelledRows,
+    SetRows,
     UnlabelledPolicy,
     check_policy,
     describe_fragments,
     describe_parents,
     find_repeated,
     read_labels,
+    read_sets,
     select_duplicates,
 )
 from graphcaps.data.readers.text_tables import Table, open_table
@@ -227,7 +229,7 @@ def read_molecule_table(
         smiles (str): Column with the SMILES. (default: ``"smiles"``)
         label (str, optional): Column with the class, text or numbers. Without it there are no classes.
         split (str, optional): Column with the name of the set of each row, see
-            :func:`graphcaps.data.splits.folds.split_from_names`.
+            :func:`graphcaps.data.splits.folds.split_from_names`; ``bad="skip"`` leaves rows without one out.
         id (str, optional): Column with a name for each row; a row without one is named by its line, such as
             ``"line 7"``. (default: the column ``id`` if its entries are complete and distinct, otherwise the line of
             the row)
@@ -247,8 +249,14 @@ def read_molecule_table(
     texts = table.column(smiles)
     policy = unlabelled or ("skip" if bad == "skip" else "refuse")
     labels = None if label is None else read_labels(table, label, policy)
-    selected = range(len(texts)) if labels is None else labels.rows
-    set_names = None if split is None else table.column(split, filled=True)
+    sets = None if split is None else read_sets(table, split, policy)
+    if sets is not None and labels is not None:
+        labels = labels.without(sets.skipped)
+    selected = [
+        row
+        for row in (range(len(texts)) if labels is None else labels.rows)
+        if sets is None or row not in sets.skipped
+    ]
     note = _describe_ids(table, id or "id")
     if id is not None:
         entries = table.column(id)
@@ -271,7 +279,9 @@ def read_molecule_table(
         where=table.where,
         lines=[table.lines[row] for row in selected],
     )
-    read = _select_rows(table, texts, labels, molecules, duplicates, ids, names is not None, set_names)
+    read = _select_rows(
+        table, texts, selected, labels, molecules, duplicates, ids, names is not None, sets
+    )
     if not note:
         return read
     return replace(read, metadata=replace(read.metadata, notes=(f"{note}.", *read.metadata.notes)))
@@ -280,17 +290,18 @@ def read_molecule_table(
 def _select_rows(
     table: Table,
     texts: Sequence[str],
+    selected: Sequence[int],
     labels: LabelledRows | None,
     molecules: MoleculeSet,
     duplicates: DuplicatePolicy,
     ids: Sequence[str],
     has_names: bool,
-    set_names: Sequence[str] | None,
+    sets: SetRows | None,
 ) -> StoreWithMetadata:
     """Applies the rule for repeated molecules, and lists the rows that were left out for any reason.
 
-    Rows are numbered in the table (``rows``), among the rows to read (``labels``), and among the valid molecules
-    (``kept``).
+    Rows are numbered in the table (``rows``), among the rows to read (``selected``, ``labels``), and among the valid
+    molecules (``kept``).
     """
     classes = None if labels is None else [labels.names[index] for index in molecules.row_indices]
     kept = select_duplicates(molecules.store.smiles or (), classes, duplicates)
@@ -298,17 +309,18 @@ def _select_rows(
         fix = "Leave out duplicates='drop-contradicting'."
         raise DataError(table.where, "a molecule without contradicting labels", "none", fix=fix)
     store = molecules.store if len(kept) == len(molecules.store) else _without_rows(molecules.store, kept)
-    selected = range(len(texts)) if labels is None else labels.rows
     rows = tuple(selected[molecules.row_indices[index]] for index in kept)
     left_out = sorted(set(range(len(texts))) - set(rows))
-    reported = {row.line: row for row in (*molecules.skipped, *(() if labels is None else labels.skipped))}
+    without_set = () if sets is None else tuple(sets.skipped.values())
+    without_label = () if labels is None else labels.skipped
+    reported = {row.line: row for row in (*molecules.skipped, *without_set, *without_label)}
     skipped = []
     for row in left_out:
         repeated = SkippedRow(table.lines[row], texts[row], "its molecule is in another row", "duplicate")
         skipped.append(reported.get(table.lines[row], repeated))
     metadata = GraphMetadata(
         ids=tuple(ids[row] for row in rows),
-        split=None if set_names is None else tuple(set_names[row] for row in rows),
+        split=None if sets is None else tuple(sets.names[row] for row in rows),
         skipped=tuple(skipped),
         has_names=has_names,
         row_indices=rows if left_out else None,

@@ -24,10 +24,11 @@ import numpy as np
 from graphcaps.data.class_names import class_name
 from graphcaps.data.convert.networkx_graphs import TRUTH_PREFIX, attribute_values, from_networkx
 from graphcaps.data.label_encoding import label_code
-from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
+from graphcaps.data.readers.graph_metadata import GraphMetadata, SkipKind, SkippedRow, StoreWithMetadata
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS, read_network_file
-from graphcaps.data.readers.row_rules import UnlabelledPolicy, check_policy, read_labels
+from graphcaps.data.readers.row_rules import UnlabelledPolicy, check_policy, read_labels, read_sets
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, open_table
+from graphcaps.data.splits.folds import set_of
 from graphcaps.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _MAX_NAMES = 10  # attributes in a sentence
 class _NamedGraph:
     """A graph with its name, and the class and set that its folder or table assigns to it.
 
-    ``label`` is "" if the table, at ``line``, has no class for it.
+    ``label`` is "" if the table, at ``line``, has no class for it, and ``split`` if it has no set.
     """
 
     name: str
@@ -93,25 +94,35 @@ def read_networks(
     found = [_graph_class(one, label, policy) if one.label is None else one.label for one in listed]
     if policy != "refuse" and any(found):
         found = [name or "" for name in found]
-    rows = [row for row, name in enumerate(found) if policy != "skip" or name != ""]
+    sets = [
+        "-" if split is None else _graph_split(one, split, policy) if one.split is None else one.split
+        for one in listed
+    ]
+    rows = [row for row in range(len(listed)) if policy != "skip" or (found[row] != "" and sets[row])]
     if not rows:
-        raise DataError(path.name, "a class in at least one graph", "none")
+        what = "a class" if split is None else "a class and a set"
+        raise DataError(path.name, f"{what} in at least one graph", "none")
     kept, classes = [listed[row] for row in rows], [found[row] for row in rows]
     is_complete = "" not in classes
     read = store_from_networks(
         [one.graph for one in kept],
         classes if is_complete else [None] * len(kept),
         names=[one.name for one in kept],
-        split=None if split is None else [one.split or _graph_split(one, split) for one in kept],
+        split=None if split is None else [sets[row] for row in rows],
         name=path.stem,
         where=path.name,
         **options,
     )
-    left_out = [listed[row] for row in sorted(set(range(len(listed))) - set(rows))]
+    left_out = sorted(set(range(len(listed))) - set(rows))
+    skipped = []
+    for row in left_out:
+        kind: SkipKind = "label" if found[row] == "" else "split"
+        reason = "it has no label" if kind == "label" else "it has no set"
+        skipped.append(SkippedRow(listed[row].line, listed[row].name, reason, kind))
     metadata = replace(
         read.metadata,
-        skipped=tuple(SkippedRow(one.line, one.name, "it has no label", "label") for one in left_out),
-        skipped_ids=tuple(one.name for one in left_out),
+        skipped=tuple(skipped),
+        skipped_ids=tuple(listed[row].name for row in left_out),
         row_indices=tuple(rows) if left_out else None,
         classes=None if is_complete else tuple(name or "" for name in classes),
     )
@@ -367,9 +378,10 @@ def _read_label_table(
     table = open_table(path)
     files, labelled = table.column("file", filled=True), read_labels(table, label, policy)
     class_of = dict(zip(labelled.rows, labelled.names, strict=True))
-    set_names: Sequence[str | None] = (
-        [None] * len(files) if split is None else table.column(split, filled=True)
-    )
+    set_names: list[str | None] = [None] * len(files)
+    if split is not None:
+        sets = read_sets(table, split, policy)
+        set_names = ["" if row in sets.skipped else name for row, name in enumerate(sets.names)]
     labels: dict[str, tuple[str, str | None, int]] = {}
     for row, (file, set_name, line) in enumerate(zip(files, set_names, table.lines, strict=True)):
         if file in labels:
@@ -392,11 +404,12 @@ def _graph_class(one: _NamedGraph, label: str | None, policy: UnlabelledPolicy) 
     return "" if label else None
 
 
-def _graph_split(one: _NamedGraph, split: str) -> str:
-    """The name of the set in the attributes of a graph."""
+def _graph_split(one: _NamedGraph, split: str, policy: UnlabelledPolicy) -> str:
+    """The name of the set in the attributes of a graph; "" if it has none and ``policy`` is ``"skip"``."""
     value = one.graph.graph.get(split)
-    if value is None:
-        raise DataError(
-            f"graph '{one.name}'", f"train, valid or test in the graph attribute '{split}'", "none"
-        )
-    return str(value)
+    text = "" if value is None else str(value).strip()
+    if set_of(text) is not None or (not text and policy == "skip"):
+        return text
+    expected = f"train, valid or test in the graph attribute '{split}'"
+    fix = "" if text else "Add it, or leave such graphs out with bad='skip'."
+    raise DataError(f"graph '{one.name}'", expected, f"'{text}'" if text else "none", fix=fix)

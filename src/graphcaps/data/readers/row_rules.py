@@ -1,9 +1,10 @@
-"""Rules for the rows of a table of molecules: missing labels, several fragments and repeated molecules.
+"""Rules for the rows of a table of molecules: missing labels and sets, several fragments and repeated molecules.
 
 ===========================  ================================================================================
 row                          rule
 ===========================  ================================================================================
 without a label              refused with its line; ``bad="skip"`` leaves it out; a prediction needs no label
+without a set (train, …)     the same; any other word in the split column is refused with its line
 with several fragments       kept as it is, and counted; ``fragments="largest"`` keeps the largest fragment
 with a molecule again        kept, and counted; ``duplicates`` leaves rows out (:data:`DuplicatePolicy`)
 ===========================  ================================================================================
@@ -14,13 +15,14 @@ Two rows have the same molecule if their canonical SMILES are equal, after the r
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from graphcaps.data.class_names import class_name, is_missing_label
 from graphcaps.data.readers.graph_metadata import SkippedRow
 from graphcaps.data.readers.text_tables import Table
+from graphcaps.data.splits.folds import set_of
 from graphcaps.errors import ArgumentError, DataError
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "FragmentPolicy",
     "LabelledRows",
     "RepeatedMolecules",
+    "SetRows",
     "UnlabelledPolicy",
     "check_policy",
     "describe_copies_across",
@@ -37,6 +40,7 @@ __all__ = [
     "find_repeated",
     "largest_fragment",
     "read_labels",
+    "read_sets",
     "select_duplicates",
 ]
 
@@ -67,6 +71,24 @@ class LabelledRows:
     def is_complete(self) -> bool:
         """Whether every row to read has a label."""
         return all(self.names)
+
+    def without(self, rows: Collection[int]) -> LabelledRows:
+        """The same without some rows."""
+        kept = [(row, name) for row, name in zip(self.rows, self.names, strict=True) if row not in rows]
+        return replace(self, rows=tuple(row for row, _ in kept), names=tuple(name for _, name in kept))
+
+
+@dataclass(frozen=True)
+class SetRows:
+    """Sets of the rows of a table, from its split column.
+
+    Args:
+        names (tuple): Entry of each row, as written.
+        skipped (dict): Rows that are left out because they have none, by their index.
+    """
+
+    names: tuple[str, ...]
+    skipped: dict[int, SkippedRow]
 
 
 @dataclass(frozen=True)
@@ -151,6 +173,37 @@ def read_labels(table: Table, column: str, policy: UnlabelledPolicy) -> Labelled
         SkippedRow(table.lines[row], entries[row], reason, "label") for row in missing if policy == "skip"
     ]
     return LabelledRows(tuple(rows), tuple(names), tuple(skipped))
+
+
+# ---------------------------------------------------------------------- sets
+def read_sets(table: Table, column: str, policy: UnlabelledPolicy) -> SetRows:
+    """Reads a split column, and applies the rule for missing entries.
+
+    Args:
+        table (Table): The table.
+        column (str): Name of the column.
+        policy (str): ``"skip"`` leaves rows without an entry out.
+
+    Raises:
+        DataError: If there is no such column; at the first entry that names no set; at the first empty entry unless
+            ``policy`` is ``"skip"``; if no row has an entry.
+    """
+    entries, expected = table.column(column), f"train, valid or test in column '{column}'"
+    missing = {row: entry for row, entry in enumerate(entries) if is_missing_label(entry)}
+    for row, entry in enumerate(entries):
+        if row not in missing and set_of(entry) is None:
+            raise DataError(table.where, expected, f"'{entry}'", line=table.lines[row])
+    if len(missing) == len(entries):
+        raise DataError(table.where, expected, "none in any row")
+    if missing and policy != "skip":
+        more = f" ({len(missing):,} such rows)" if len(missing) > 1 else ""
+        fix = "Add the set, or leave such rows out with bad='skip'."
+        raise DataError(
+            table.where, expected, f"an empty entry{more}", line=table.lines[min(missing)], fix=fix
+        )
+    reason = f"it has no set in column '{column}'"
+    skipped = {row: SkippedRow(table.lines[row], entries[row], reason, "split") for row in missing}
+    return SetRows(entries, skipped)
 
 
 # ---------------------------------------------------------------------- fragments

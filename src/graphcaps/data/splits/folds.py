@@ -19,6 +19,7 @@ __all__ = [
     "Split",
     "group_folds",
     "label_checksum",
+    "set_of",
     "split_codes",
     "split_from_names",
     "stratified_folds",
@@ -84,6 +85,12 @@ def split_codes(split: Split, num_graphs: int) -> Tensor:
     return codes
 
 
+def set_of(name: str) -> str | None:
+    """The set that a name stands for, ``"train"``, ``"validation"`` or ``"test"``; ``None`` for any other name."""
+    spelling = name.strip().lower()
+    return next((key for key, spellings in _SPELLINGS.items() if spelling in spellings), None)
+
+
 def split_from_names(names: Sequence[str]) -> Split:
     """Training, validation and test set from one name per graph.
 
@@ -97,10 +104,9 @@ def split_from_names(names: Sequence[str]) -> Split:
         ArgumentError: If a name is unknown, or no graph is in the training set or in the test set.
     """
     owner = "split_from_names"
-    set_of = {spelling: key for key, spellings in _SPELLINGS.items() for spelling in spellings}
     members: dict[str, list[int]] = {key: [] for key in _SPELLINGS}
     for graph, name in enumerate(names):
-        key = set_of.get(name.strip().lower())
+        key = set_of(name)
         if key is None:
             expected = "be train, valid or test for each graph"
             raise ArgumentError(owner, "names", expected, f"'{name}' for graph {graph}")
