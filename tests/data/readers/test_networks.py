@@ -134,7 +134,7 @@ def test_graphs_without_a_set(tmp_path):
         write(tmp_path / "attributes" / f"{name}.json", graph)
     with pytest.raises(DataError, match=r"graph 'b.json': expected train, .*, found none\. .* with bad='skip'\."):
         open_dataset(tmp_path / "attributes", split="part")
-    with pytest.raises(DataError, match="graph 'c.json': expected train, .*, found 'tset'"):
+    with pytest.raises(DataError, match=r"graph 'c.json': expected train, .*, found 'tset'"):
         open_dataset(tmp_path / "attributes", split="part", bad="skip")
     graph.graph["part"] = "test"
     write(tmp_path / "attributes" / "c.json", graph)

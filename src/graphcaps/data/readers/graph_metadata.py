@@ -30,7 +30,7 @@ class ReadingWarning(UserWarning):
 
 
 SkipKind = Literal["molecule", "label", "split", "duplicate"]
-"""Why a row was left out: no valid molecule, no label, no entry in the split column, or a rule for repeated molecules."""
+"""Why a row was left out: no valid molecule, no label, no entry in the split column, or repeated molecules."""
 
 
 @dataclass(frozen=True)
