@@ -142,7 +142,8 @@ def explanations(comparison: Comparison) -> list[str]:
             largest = f" ({100 * max(shares):.0f} % here)"
         sentences.append(
             "twin-free: held-out accuracy without the test graphs that a Weisfeiler-Lehman test cannot tell apart "
-            f"from a training or validation graph{largest}."
+            f"from a training or validation graph{largest}; over all {unit} together, since one may have few such "
+            f"graphs, where held-out is the mean over {unit}."
         )
     if any("C" in ledger.estimates for ledger in ledgers):
         sentences.append(
