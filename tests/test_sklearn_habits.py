@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -239,6 +240,21 @@ def test_smiles_in_a_list_an_array_and_a_column(smiles: list[str]) -> None:
 def test_a_data_frame_is_not_read_as_its_column_names(smiles: list[str]) -> None:
     frame = pd.DataFrame({"CCO": smiles})  # a column name that is itself SMILES
     assert small().fit(frame, Y).predict(frame).shape == (len(smiles),)
+
+
+@pytest.mark.filterwarnings("ignore:.*not read:graphcaps.data.readers.graph_metadata.ReadingWarning")
+def test_a_data_frame_without_the_column_of_the_training_is_refused(smiles: list[str], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"smiles": smiles, "name": "x"})
+    fitted = small().fit(frame, Y)
+    assert fitted.graph_column_ == "smiles"
+    fitted.save(tmp_path / "m.safetensors")
+    expected = fitted.predict(smiles)
+    for model in (fitted, HGCNClassifier.load(tmp_path / "m.safetensors")):
+        with pytest.raises(ValueError, match=r"'X' must have the column 'smiles', .* got the columns 'SMI', 'name'"):
+            model.predict(frame.rename(columns={"smiles": "SMI"}))
+        renamed = frame[["smiles"]].rename(columns={"smiles": "SMI"})  # a single column is what the user chose
+        assert np.array_equal(model.predict(renamed), expected)
+        assert np.array_equal(model.predict(frame[["name", "smiles"]]), expected)
 
 
 def test_a_polars_frame_and_series(smiles: list[str]) -> None:

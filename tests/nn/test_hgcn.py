@@ -287,14 +287,23 @@ def _scores_with(**changes: Any) -> Tensor:
         ),
         (
             {"y": torch.tensor([0, 2, 1])},
-            r"'y' must hold classes from 0 to 1 \(−1 for padding\), got 0 to 2\.",
+            r"'y' must hold classes from 0 to 1, got 0 to 2\. Number the classes from 0, as y.unique\(",
         ),
+        ({"y": torch.tensor([-1, 1, 1])}, r"'y' must hold classes from 0 to 1, got -1 to 1\."),
         ({"y": torch.tensor([0, 1])}, r"HGCN: 'y' must have one class per graph, \[3\], got \[2\]\."),
     ],
 )
 def test_messages_of_wrong_tensors(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         _scores_with(**changes)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_features_that_are_not_finite_are_refused(value: float) -> None:
+    x = torch.ones(7, 5, dtype=torch.float64)
+    x[4, 2] = value
+    with pytest.raises(ArgumentError, match=r"HGCN: 'x' must be finite, got NaN or infinity in row 4\."):
+        _scores_with(x=x)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import networkx as nx
 import pytest
 
 from graphcaps.chemistry import rdkit_pool
+from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.errors import GraphcapsError
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
@@ -190,6 +191,24 @@ def test_a_table_of_smiles() -> None:
     # Without an id, a row is named by its SMILES.
     for table in ("smiles\nCCO\nC1CC\n", "id,smiles\n,CCO\n ,C1CC\n"):
         assert [graph.name.strip() for graph in read(table, "text/csv", model=model)] == ["CCO", "C1CC"]
+
+
+def test_rows_are_named_as_by_predict(tmp_path: Path) -> None:
+    """Ids that are not complete and distinct name no row; all rows are named by their line then."""
+    for ids, names in ((("a", "b"), ("a", "b")), (("a", ""), ("2", "3")), (("a", "a"), ("2", "3"))):
+        table = f"id,smiles\n{ids[0]},CCO\n{ids[1]},CCC\n"
+        (tmp_path / "own.csv").write_text(table)
+        metadata = open_dataset(tmp_path / "own.csv").metadata
+        assert metadata is not None
+        served = read(table, "text/csv", model=molecule_model())
+        assert tuple(graph.name for graph in served) == metadata.ids == names
+
+
+def test_smiles_among_graphs_are_told_their_place() -> None:
+    (graph,) = read({"graphs": ["CCO"]})
+    assert graph.error == (
+        "graph: expected an object with 'nodes' and 'links', found the text 'CCO'. Send SMILES as {\"smiles\": […]}"
+    )
 
 
 EDGES = b"graph,source,target\na,1,2\na,2,3\nb,x,y\n"

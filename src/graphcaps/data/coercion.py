@@ -86,11 +86,13 @@ class GraphInput:
         y (ndarray, optional): Class label of each graph: class names of a store or file, ``Data.y``, or the graph
             attribute ``y``, ``class`` or ``label`` of networkx graphs; ``None`` unless every graph has one.
         metadata (GraphMetadata, optional): Ids, split, skipped rows and notes; ``None`` for stores and arrays.
+        column (str, optional): Column of the ``DataFrame`` that the graphs are from; ``None`` for any other input.
     """
 
     store: GraphStore
     y: np.ndarray | None = None
     metadata: GraphMetadata | None = None
+    column: str | None = None
 
 
 def coerce(
@@ -100,6 +102,7 @@ def coerce(
     argument: str = "graphs",
     recipe: InputColumns | None = None,
     samples: bool = False,
+    column: str | None = None,
     **options: Any,
 ) -> GraphInput:
     """Converts graphs of any supported kind to a store, and warns of what is not read.
@@ -113,6 +116,8 @@ def coerce(
             (default: ``"standard"`` and ``"label"``)
         samples (bool): Whether an array is a collection of samples, as in scikit-learn: one matrix outside a list is
             then refused. Any other single graph is one graph. (default: ``False``)
+        column (str, optional): Column that a ``DataFrame`` must have for the graphs unless it has a single one, such as
+            that of the training graphs. (default: the one that holds graphs)
         options: Options of the kind: those of :func:`graphcaps.load_dataset` for a path; ``featurizer``, ``fragments``
             and ``bad`` for molecules; ``smiles`` and ``label``, the names of columns, for a ``DataFrame``, where
             ``bad="skip"`` also leaves out rows without a class;
@@ -131,7 +136,9 @@ def coerce(
         >>> coerce(["CCO", "C1CC1"]).store.sizes.tolist()
         [3, 3]
     """
-    read = read_graphs(graphs, owner=owner, argument=argument, recipe=recipe, samples=samples, **options)
+    read = read_graphs(
+        graphs, owner=owner, argument=argument, recipe=recipe, samples=samples, column=column, **options
+    )
     if read.metadata is not None:
         warn_of_notes(owner, read.metadata.notes)
     return read
@@ -145,6 +152,7 @@ def read_graphs(
     recipe: InputColumns | None = None,
     samples: bool = False,
     keep_bad: bool = False,
+    column: str | None = None,
     **options: Any,
 ) -> GraphInput:
     """Converts graphs as :func:`coerce` does, without warnings: ``metadata`` has the notes.
@@ -160,6 +168,9 @@ def read_graphs(
             loaded = open_dataset(path, defaults=defaults | unlabelled, **options)
             return GraphInput(loaded.store, _class_names(loaded.store), loaded.metadata)
         if _is_instance(graphs, "pandas", "DataFrame") or _is_instance(graphs, "polars", "DataFrame"):
+            if column is not None:
+                _require_column(graphs, column, owner, argument)
+                options |= {"smiles": column} if column in map(str, graphs.columns) else {}
             return _from_frame(graphs, defaults, options)
         return _from_list(_listed(graphs, samples), defaults, options)
 
@@ -458,7 +469,7 @@ def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -
     note = _describe_unread([name for name in names if name not in (str(column), str(label))])
     graphs = _entries(frame, names.index(str(column)))
     if label is None:
-        return _with_note(_from_list(graphs, defaults, options), note)
+        return replace(_with_note(_from_list(graphs, defaults, options), note), column=str(column))
     y = _column(frame, names.index(str(label))).to_numpy()
     values = y.tolist()
     missing = [row for row, value in enumerate(values) if is_missing_label(value)]
@@ -473,11 +484,23 @@ def _from_frame(frame: Any, defaults: dict[str, str], options: dict[str, Any]) -
     if not any(_kind(graph) == "molecule" for graph in graphs):
         options.pop("bad", None)  # it decided on the classes; other graphs are never left out
     read = _with_note(_from_list([graphs[row] for row in kept], defaults, options), note)
+    read = replace(read, column=str(column))
     rows = None if read.metadata is None else read.metadata.row_indices
     selected = kept if rows is None else [kept[row] for row in rows]
     if not missing:
         return replace(read, y=y[selected])
     return replace(read, y=y[selected], metadata=_skip_rows(read.metadata, selected, kept, missing, label))
+
+
+def _require_column(frame: Any, column: str, owner: str, argument: str) -> None:
+    """Refuses a ``DataFrame`` of several columns that lacks the one of the training graphs."""
+    names = [str(name) for name in frame.columns]
+    if column not in names and len(names) > 1:
+        listed = ", ".join(f"'{name}'" for name in names[:_MAX_NAMES])
+        more = ", …" if len(names) > _MAX_NAMES else ""
+        expected = f"have the column '{column}', from which the training graphs were read"
+        fix = f"Rename the column, or pass it alone, such as frame[['{names[0]}']]."
+        raise ArgumentError(owner, argument, expected, f"the columns {listed}{more}", fix)
 
 
 def _describe_unread(names: list[str]) -> str:

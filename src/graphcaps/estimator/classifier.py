@@ -115,6 +115,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     Attributes:
         classes_ (ndarray): The class labels, ascending.
         n_features_in_ (int): Number of node columns: attributes and labels.
+        graph_column_ (str, optional): Column of the ``DataFrame`` that the graphs were read from, which a ``DataFrame``
+            to classify must have; ``None`` for any other input.
         model_ (FittedModel): The trained model; ``model_.info()`` describes it.
         history_ (list): A dictionary per epoch: losses and accuracies on training and validation graphs; means over the
             members of a committee.
@@ -127,6 +129,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     classes_: np.ndarray
     n_features_in_: int
+    graph_column_: str | None
     model_: FittedModel
     history_: list[dict[str, float]]
     n_iter_: int
@@ -241,6 +244,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             expected = f"be {len(self.model_.members)}, as in the fit that is continued"
             raise ArgumentError(OWNER, "n_estimators", expected, self.n_estimators)
         graphs = self._read(X, fitting=not continues)
+        self.graph_column_ = graphs.column
         self.classes_, store = encode_classes(graphs, y)
         warn_of_notes(OWNER, fit_notes(store, is_read=not isinstance(X, GraphStore), has_y=y is not None))
         store, weights = drop_weightless(store, sample_weight)
@@ -323,9 +327,16 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, *, fitting: bool = False, argument: str = "X") -> GraphInput:
         """Converts graphs; molecules to classify are read with the featurizer of the training graphs."""
-        recipe = None if fitting else self.model_.recipe
         options = {"featurizer": self.featurizer} if fitting and self.featurizer is not None else {}
-        return coerce(X, owner=OWNER, argument=argument, recipe=recipe, samples=True, **options)
+        return coerce(
+            X,
+            owner=OWNER,
+            argument=argument,
+            recipe=None if fitting else self.model_.recipe,
+            samples=True,
+            column=None if fitting else self.graph_column_,
+            **options,
+        )
 
     # ------------------------------------------------------------------ predicting
     def _checked(self, X: Any) -> CheckedGraphs:
@@ -427,7 +438,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         parameters = self.get_params(deep=False)
         fitted = (self.classes_, self.n_features_in_, self.n_iter_, self.history_, self.model_)
-        save_estimator(EstimatorState(parameters, *fitted), path)
+        save_estimator(EstimatorState(parameters, *fitted, self.graph_column_), path)
 
     @classmethod
     def load(cls, path: Any) -> HGCNClassifier:
@@ -436,7 +447,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         model = cls(**state.parameters)
         model.model_, model.classes_ = state.model, state.classes
         model.n_features_in_, model.history_ = state.num_features, state.history
-        model.n_iter_ = state.num_epochs
+        model.n_iter_, model.graph_column_ = state.num_epochs, state.graph_column
         return model
 
 

@@ -30,6 +30,7 @@ class EstimatorState:
         num_epochs (int): Number of epochs trained.
         history (list): The metrics of each epoch.
         model (FittedModel): The trained model.
+        graph_column (str, optional): Column of the ``DataFrame`` that the graphs were read from.
     """
 
     parameters: Mapping[str, Any]
@@ -38,6 +39,7 @@ class EstimatorState:
     num_epochs: int
     history: list[dict[str, float]]
     model: FittedModel
+    graph_column: str | None = None
 
 
 def save_estimator(state: EstimatorState, path: str | Path) -> None:
@@ -57,6 +59,7 @@ def save_estimator(state: EstimatorState, path: str | Path) -> None:
         "classes": labels,
         "dtype": state.classes.dtype.str if state.classes.dtype.kind != "O" else "O",
         "features": state.num_features,
+        "column": state.graph_column,
         "history": state.history,
     }
     replace(state.model, training=state.model.training | {_ENTRY: record}).save(path)
@@ -100,6 +103,7 @@ def _restore(fitted: FittedModel, record: dict[str, Any], names: Collection[str]
         int(fitted.training.get("epochs_run", fitted.training.get("epochs", 0))),
         list(record.get("history", [])),
         replace(fitted, training={name: value for name, value in fitted.training.items() if name != _ENTRY}),
+        record.get("column"),
     )
 
 

@@ -38,7 +38,8 @@ def collate(
     """A batch for a module ``owner`` with weights of type ``dtype``; the other arguments as in :meth:`HGCN.forward`.
 
     Raises:
-        ArgumentError: If ``edge_attr`` is missing for a module that reads it, or given to one that does not.
+        ArgumentError: If a feature is not finite, or ``edge_attr`` is missing for a module that reads it, or given to one
+            that does not.
         ShapeError: If shapes or types disagree, ``batch`` is not sorted, or an edge connects two graphs.
     """
     if x.dim() != 2:
@@ -48,6 +49,9 @@ def collate(
     if x.dtype != dtype:
         fix = f"Convert it with x.to({dtype})."
         raise ShapeError(owner, "x", f"be {dtype}, as the weights are", x.dtype, fix)
+    if not bool(x.detach().isfinite().all()):
+        row = int((~x.detach().isfinite()).any(-1).nonzero()[0])
+        raise ArgumentError(owner, "x", "be finite", f"NaN or infinity in row {row}")
     if edge_index.is_floating_point():
         raise ShapeError(owner, "edge_index", "be an integer tensor", edge_index.dtype)
     kind = _edge_kind(owner, edge_index, edge_attr, edge_kinds)

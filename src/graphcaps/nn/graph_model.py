@@ -141,7 +141,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             x (Tensor): Features, ``[V, in]``.
             edge_index (Tensor): ``[2, E]``.
             batch (Tensor, optional): Graph of each node, sorted, ``[V]``. (default: one graph)
-            y (Tensor, optional): Classes ``[B]``, as in :meth:`forward_batch`.
+            y (Tensor, optional): Classes ``[B]``, as in :meth:`forward_batch`, of which none is padding.
             edge_weight (Tensor, optional): ``[E]``.
             edge_attr (Tensor, optional): Index of each edge's label, from 0, or −1 for any other label, ``[E]``, or
                 ``[E, C]`` for C label columns; for models with ``edge_kinds``, which need it.
@@ -149,8 +149,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
         Raises:
             ShapeError: If a class is out of range, or not an integer of 64 bits.
-            ArgumentError: If the model holds replicas, ``edge_attr`` is missing or not read, or the model precomputes
-                something from node labels.
+            ArgumentError: If a feature is not finite, the model holds replicas, ``edge_attr`` is missing or not read, or
+                the model precomputes something from node labels.
         """
         graphs = self._collate(x, edge_index, batch, y, edge_weight, edge_attr, num_graphs)
         return self.forward_batch(graphs, y)
@@ -170,9 +170,10 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         owner = type(self).__name__
         if y is not None:
             check_class_type(owner, y)
-        if y is not None and y.numel() and not -1 <= int(y.min()) <= int(y.max()) < self.num_classes:
-            expected = f"hold classes from 0 to {self.num_classes - 1} (−1 for padding)"
-            raise ShapeError(owner, "y", expected, f"{int(y.min())} to {int(y.max())}")
+        if y is not None and y.numel() and not 0 <= int(y.min()) <= int(y.max()) < self.num_classes:
+            expected = f"hold classes from 0 to {self.num_classes - 1}"
+            fix = "Number the classes from 0, as y.unique(return_inverse=True)[1] does."
+            raise ShapeError(owner, "y", expected, f"{int(y.min())} to {int(y.max())}", fix)
         if self.lead:
             fix = "Use forward_batch for replicas."
             raise ArgumentError(owner, "lead", "be () for a torch-geometric call", self.lead, fix)

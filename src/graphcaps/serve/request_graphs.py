@@ -196,7 +196,13 @@ def _read_json(content: bytes, where: str, reader: _Reader) -> list[RequestGraph
 
 def _node_link_parser(value: Any) -> Callable[[], Any]:
     """Parses a node-link graph when called, so that an invalid one is an error of that graph alone."""
-    return lambda: parse_networks(json.dumps([value]).encode(), ".json", "graph")[0]
+    def parse() -> Any:
+        if isinstance(value, str):
+            expected, found = "an object with 'nodes' and 'links'", f"the text '{shorten(value, 60)}'"
+            raise DataError("graph", expected, found, fix='Send SMILES as {"smiles": […]}.')
+        return parse_networks(json.dumps([value]).encode(), ".json", "graph")[0]
+
+    return parse
 
 
 def _read_xml(file: Upload, reader: _Reader) -> list[RequestGraph]:
@@ -213,6 +219,7 @@ def _read_xml(file: Upload, reader: _Reader) -> list[RequestGraph]:
 def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[RequestGraph]:
     """Reads a table of molecules, or an edge list in one table or with tables of nodes and graphs."""
     from graphcaps.data.readers.edge_lists import EDGE_COLUMNS
+    from graphcaps.data.readers.row_rules import read_ids
     from graphcaps.data.readers.text_tables import open_table
 
     with tempfile.TemporaryDirectory(prefix="graphcaps-") as folder:
@@ -233,7 +240,8 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
                 smiles = table.column_index(column, fix)
                 texts = [row[smiles] for row in table.rows]
                 ids = table.find_column("id")
-                names = texts if ids is None else [row[ids].strip() or row[smiles] for row in table.rows]
+                has_ids = ids is not None and any(row[ids] for row in table.rows)
+                names = read_ids(table).names if has_ids else texts  # ids as in predict
                 return _from_smiles(texts, [name[:_MAX_NAME_LENGTH] for name in names], reader)
         path = Path(folder) if len(files) > 1 else paths[0]
         read = read_graphs(path, owner="predict", recipe=reader.recipe)

@@ -141,8 +141,9 @@ def test_smiles_are_accepted_as_graphs():
     [
         (("a", "b", "c"), None, ""),
         (("a", "a", "c"), None, "2 of 3 rows share an entry of column 'id' with another (first: 'a'); rows are named "
-         "by their line instead."),
-        (("a", "", "c"), None, "1 of 3 rows has no entry in column 'id'; rows are named by their line instead."),
+         "by their line instead. --id id names them by that column all the same."),
+        (("a", "", "c"), None, "1 of 3 rows has no entry in column 'id'; rows are named by their line instead. "
+         "--id id names them by that column all the same."),
         (("a", "a", "c"), "id", "2 of 3 rows share an entry of column 'id' with another (first: 'a')."),
         (("a", "", "c"), "id", "1 of 3 rows has no entry in column 'id'; a row without one is named by its line."),
         (("a", "", "a"), "id", "2 of 3 rows share an entry of column 'id' with another (first: 'a'); 1 of 3 rows has "

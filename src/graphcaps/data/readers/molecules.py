@@ -18,7 +18,6 @@ Charges, tautomers and isotopes stay as written. ``store.featurizer`` has the na
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,12 +43,14 @@ from graphcaps.data.readers.row_rules import (
     DuplicatePolicy,
     FragmentPolicy,
     LabelledRows,
+    RowIds,
     SetRows,
     UnlabelledPolicy,
     check_policy,
     describe_fragments,
     describe_parents,
     find_repeated,
+    read_ids,
     read_labels,
     read_sets,
     select_duplicates,
@@ -257,17 +258,7 @@ def read_molecule_table(
         for row in (range(len(texts)) if labels is None else labels.rows)
         if sets is None or row not in sets.skipped
     ]
-    note = _describe_ids(table, id or "id")
-    if id is not None:
-        entries = table.column(id)
-        names: tuple[str, ...] | None = tuple(
-            entry or f"line {line}" for entry, line in zip(entries, table.lines, strict=True)
-        )
-        note += "" if all(entries) else "; a row without one is named by its line"
-    else:
-        names = None if note or table.find_column("id") is None else table.column("id")
-        note = note and f"{note}; rows are named by their line instead"
-    ids = tuple(map(str, table.lines)) if names is None else names
+    ids = read_ids(table, id)
     molecules = read_smiles(
         [texts[row] for row in selected],
         labels.names if labels is not None and labels.is_complete else None,
@@ -279,12 +270,10 @@ def read_molecule_table(
         where=table.where,
         lines=[table.lines[row] for row in selected],
     )
-    read = _select_rows(
-        table, texts, selected, labels, molecules, duplicates, ids, names is not None, sets
-    )
-    if not note:
+    read = _select_rows(table, texts, selected, labels, molecules, duplicates, ids, sets)
+    if not ids.note:
         return read
-    return replace(read, metadata=replace(read.metadata, notes=(f"{note}.", *read.metadata.notes)))
+    return replace(read, metadata=replace(read.metadata, notes=(ids.note, *read.metadata.notes)))
 
 
 def _select_rows(
@@ -294,8 +283,7 @@ def _select_rows(
     labels: LabelledRows | None,
     molecules: MoleculeSet,
     duplicates: DuplicatePolicy,
-    ids: Sequence[str],
-    has_names: bool,
+    ids: RowIds,
     sets: SetRows | None,
 ) -> StoreWithMetadata:
     """Applies the rule for repeated molecules, and lists the rows that were left out for any reason.
@@ -319,12 +307,12 @@ def _select_rows(
         repeated = SkippedRow(table.lines[row], texts[row], "its molecule is in another row", "duplicate")
         skipped.append(reported.get(table.lines[row], repeated))
     metadata = GraphMetadata(
-        ids=tuple(ids[row] for row in rows),
+        ids=tuple(ids.names[row] for row in rows),
         split=None if sets is None else tuple(sets.names[row] for row in rows),
         skipped=tuple(skipped),
-        has_names=has_names,
+        has_names=ids.from_column,
         row_indices=rows if left_out else None,
-        skipped_ids=tuple(ids[row] for row in left_out),
+        skipped_ids=tuple(ids.names[row] for row in left_out),
         row_notes=() if molecules.unreadable else molecules.row_notes(classes, duplicates),
         unreadable={
             position: molecules.unreadable[index]
@@ -352,22 +340,6 @@ def _without_rows(store: GraphStore, kept: Sequence[int]) -> GraphStore:
         return selected
     classes, y = selected.y.unique(return_inverse=True)
     return replace(selected, y=y, class_names=tuple(store.class_names[index] for index in classes.tolist()))
-
-
-def _describe_ids(table: Table, column: str) -> str:
-    """Which rows have no entry of their own in a column of ids, without a full stop; "" if each has one."""
-    names = table.column(column) if table.find_column(column) is not None else ()
-    counts = Counter(filter(None, names))
-    repeated = [name for name, count in counts.items() if count > 1]
-    clauses = []
-    if repeated:
-        rows = sum(counts[name] for name in repeated)
-        share = f"share an entry of column {column!r} with another (first: {repeated[0]!r})"
-        clauses.append(f"{rows:,} of {len(names):,} rows {share}")
-    if empty := sum(not name for name in names):
-        verb = "has" if empty == 1 else "have"
-        clauses.append(f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}")
-    return "; ".join(clauses)
 
 
 def _check_arguments(

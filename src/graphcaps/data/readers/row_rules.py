@@ -15,6 +15,7 @@ Two rows have the same molecule if their canonical SMILES are equal, after the r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -30,6 +31,7 @@ __all__ = [
     "FragmentPolicy",
     "LabelledRows",
     "RepeatedMolecules",
+    "RowIds",
     "SetRows",
     "UnlabelledPolicy",
     "check_policy",
@@ -39,6 +41,7 @@ __all__ = [
     "describe_parents",
     "find_repeated",
     "largest_fragment",
+    "read_ids",
     "read_labels",
     "read_sets",
     "select_duplicates",
@@ -204,6 +207,63 @@ def read_sets(table: Table, column: str, policy: UnlabelledPolicy) -> SetRows:
     reason = f"it has no set in column '{column}'"
     skipped = {row: SkippedRow(table.lines[row], entries[row], reason, "split") for row in missing}
     return SetRows(entries, skipped)
+
+
+# ---------------------------------------------------------------------- ids
+@dataclass(frozen=True)
+class RowIds:
+    """Names of the rows of a table.
+
+    Args:
+        names (tuple): Name of each row.
+        from_column (bool): Whether the names are entries of a column rather than lines.
+        note (str): A sentence on rows without an entry of their own; "" if each has one.
+    """
+
+    names: tuple[str, ...]
+    from_column: bool
+    note: str = ""
+
+
+def read_ids(table: Table, column: str | None = None) -> RowIds:
+    """Names of the rows: entries of a column, or their lines.
+
+    Args:
+        table (Table): The table.
+        column (str, optional): Column with the names; a row without one is named by its line, such as ``"line 7"``.
+            (default: the column ``id`` if its entries are complete and distinct, otherwise the line of the row)
+
+    Raises:
+        DataError: If there is no such column.
+    """
+    lines = tuple(map(str, table.lines))
+    if column is None and table.find_column("id") is None:
+        return RowIds(lines, from_column=False)
+    entries = table.column(column or "id")
+    problem = _describe_ids(entries, column or "id")
+    if column is None:
+        if not problem:
+            return RowIds(entries, from_column=True)
+        note = f"{problem}; rows are named by their line instead. --id id names them by that column all the same."
+        return RowIds(lines, from_column=False, note=note)
+    names = tuple(entry or f"line {line}" for entry, line in zip(entries, lines, strict=True))
+    ending = "" if all(entries) else "; a row without one is named by its line"
+    return RowIds(names, from_column=True, note=problem and f"{problem}{ending}.")
+
+
+def _describe_ids(names: Sequence[str], column: str) -> str:
+    """Which rows have no entry of their own in a column of ids, without a full stop; "" if each has one."""
+    counts = Counter(filter(None, names))
+    repeated = [name for name, count in counts.items() if count > 1]
+    clauses = []
+    if repeated:
+        rows = sum(counts[name] for name in repeated)
+        share = f"share an entry of column {column!r} with another (first: {repeated[0]!r})"
+        clauses.append(f"{rows:,} of {len(names):,} rows {share}")
+    if empty := sum(not name for name in names):
+        verb = "has" if empty == 1 else "have"
+        clauses.append(f"{empty:,} of {len(names):,} rows {verb} no entry in column {column!r}")
+    return "; ".join(clauses)
 
 
 # ---------------------------------------------------------------------- fragments
