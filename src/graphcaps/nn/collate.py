@@ -38,8 +38,8 @@ def collate(
     """A batch for a module ``owner`` with weights of type ``dtype``; the other arguments as in :meth:`HGCN.forward`.
 
     Raises:
-        ArgumentError: If a feature is not finite, or ``edge_attr`` is missing for a module that reads it, or given to one
-            that does not.
+        ArgumentError: If a feature is not finite, or ``edge_attr`` is missing for a module that reads it, or given to
+            one that does not.
         ShapeError: If shapes or types disagree, ``batch`` is not sorted, or an edge connects two graphs.
     """
     if x.dim() != 2:

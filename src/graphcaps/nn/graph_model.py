@@ -149,8 +149,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
         Raises:
             ShapeError: If a class is out of range, or not an integer of 64 bits.
-            ArgumentError: If a feature is not finite, the model holds replicas, ``edge_attr`` is missing or not read, or
-                the model precomputes something from node labels.
+            ArgumentError: If a feature is not finite, the model holds replicas, ``edge_attr`` is missing or not read,
+                or the model precomputes something from node labels.
         """
         graphs = self._collate(x, edge_index, batch, y, edge_weight, edge_attr, num_graphs)
         return self.forward_batch(graphs, y)
