@@ -243,16 +243,22 @@ def test_a_data_frame_is_not_read_as_its_column_names(smiles: list[str]) -> None
 
 
 @pytest.mark.filterwarnings("ignore:.*not read:graphcaps.data.readers.graph_metadata.ReadingWarning")
-def test_a_data_frame_without_the_column_of_the_training_is_refused(smiles: list[str], tmp_path: Path) -> None:
+def test_a_data_frame_without_the_column_of_the_training_is_refused(
+    smiles: list[str], tmp_path: Path
+) -> None:
     frame = pd.DataFrame({"smiles": smiles, "name": "x"})
     fitted = small().fit(frame, Y)
     assert fitted.graph_column_ == "smiles"
     fitted.save(tmp_path / "m.safetensors")
     expected = fitted.predict(smiles)
     for model in (fitted, HGCNClassifier.load(tmp_path / "m.safetensors")):
-        with pytest.raises(ValueError, match=r"'X' must have the column 'smiles', .* got the columns 'SMI', 'name'"):
+        with pytest.raises(
+            ValueError, match=r"'X' must have the column 'smiles', .* got the columns 'SMI', 'name'"
+        ):
             model.predict(frame.rename(columns={"smiles": "SMI"}))
-        renamed = frame[["smiles"]].rename(columns={"smiles": "SMI"})  # a single column is what the user chose
+        renamed = frame[["smiles"]].rename(
+            columns={"smiles": "SMI"}
+        )  # a single column is what the user chose
         assert np.array_equal(model.predict(renamed), expected)
         assert np.array_equal(model.predict(frame[["name", "smiles"]]), expected)
 

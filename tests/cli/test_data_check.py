@@ -43,7 +43,10 @@ def test_findings_are_sentences(dataset):
     assert (
         "warning 2 of 2 node attribute columns with one value: attribute[0] is 0, attribute[1] is 1." in lines
     )
-    assert "note 2 classes: 7 (1), 8 (1). Always predicting the largest class, 7, has an accuracy of 50.0%." in lines
+    assert (
+        "note 2 classes: 7 (1), 8 (1). Always predicting the largest class, 7, has an accuracy of 50.0%."
+        in lines
+    )
     assert lines[-1] == "OWN can be read: 2 graphs; 5 warnings, 1 note."
     assert lines.index(next(line for line in lines if line.startswith("note"))) == 5
 

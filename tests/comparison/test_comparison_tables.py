@@ -39,7 +39,8 @@ def test_both_protocols_seeds_and_memory_have_columns() -> None:
     table = dataset_table(found, "MUTAG")
     assert table.head[1:5] == ("held-out", "± folds", "± seeds", "twin-free")
     assert any(
-        "over all folds together, since one may have few such graphs, where held-out is the mean over folds." in each
+        "over all folds together, since one may have few such graphs, where held-out is the mean over folds."
+        in each
         for each in explanations(found)
     )
     assert {"C, upper bound", "C*, upper bound"} <= {*table.head}

@@ -90,13 +90,19 @@ def describe_spellings(names: Sequence[str]) -> str:
     """A sentence on class names that may be one class written in several ways; "" if there are none."""
     hints = []
     if alike := classes_alike(names):
-        hints.append(f"{_some([' and '.join(map(repr, group)) for group in alike], '; ')} differ in case only")
+        hints.append(
+            f"{_some([' and '.join(map(repr, group)) for group in alike], '; ')} differ in case only"
+        )
     if (kinds := numbers_beside_text(names)) is not None:
         numbers, texts = (_some(list(map(repr, kind))) for kind in kinds)
-        hints.append(f"{numbers} {'is a number' if len(kinds[0]) == 1 else 'are numbers'} beside the text {texts}")
+        hints.append(
+            f"{numbers} {'is a number' if len(kinds[0]) == 1 else 'are numbers'} beside the text {texts}"
+        )
     if not hints:
         return ""
-    return f"One class may be written in several ways: {', and '.join(hints)}; write it in one way in the data."
+    return (
+        f"One class may be written in several ways: {', and '.join(hints)}; write it in one way in the data."
+    )
 
 
 def _some(texts: list[str], separator: str = ", ") -> str:

@@ -196,6 +196,7 @@ def _read_json(content: bytes, where: str, reader: _Reader) -> list[RequestGraph
 
 def _node_link_parser(value: Any) -> Callable[[], Any]:
     """Parses a node-link graph when called, so that an invalid one is an error of that graph alone."""
+
     def parse() -> Any:
         if isinstance(value, str):
             expected, found = "an object with 'nodes' and 'links'", f"the text '{shorten(value, 60)}'"

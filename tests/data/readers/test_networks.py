@@ -123,7 +123,9 @@ def test_graphs_without_a_set(tmp_path):
         write(tmp_path / "nets" / name, triangle())
     table = tmp_path / "nets" / "labels.csv"
     table.write_text("file,label,part\na.json,x,train\nb,y,\nc.json,x,test\n")
-    with pytest.raises(DataError, match=r"labels.csv, line 3: expected train, valid or test in column 'part'"):
+    with pytest.raises(
+        DataError, match=r"labels.csv, line 3: expected train, valid or test in column 'part'"
+    ):
         open_dataset(tmp_path / "nets", split="part")
     metadata = open_dataset(tmp_path / "nets", split="part", bad="skip").metadata
     assert (metadata.ids, metadata.split) == (("a.json", "c.json"), ("train", "test"))
@@ -132,7 +134,9 @@ def test_graphs_without_a_set(tmp_path):
         graph = triangle(y=name)
         graph.graph |= {} if part is None else {"part": part}
         write(tmp_path / "attributes" / f"{name}.json", graph)
-    with pytest.raises(DataError, match=r"graph 'b.json': expected train, .*, found none\. .* with bad='skip'\."):
+    with pytest.raises(
+        DataError, match=r"graph 'b.json': expected train, .*, found none\. .* with bad='skip'\."
+    ):
         open_dataset(tmp_path / "attributes", split="part")
     with pytest.raises(DataError, match=r"graph 'c.json': expected train, .*, found 'tset'"):
         open_dataset(tmp_path / "attributes", split="part", bad="skip")
