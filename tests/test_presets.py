@@ -211,6 +211,12 @@ def test_published_files_build_their_model_for_every_data_set(path):
             }
 
 
+@pytest.mark.parametrize("model", ["asap", "haarpool"])
+def test_attributes_of_enzymes_are_standardised_where_a_network_does_not_normalise_its_input(model):
+    assert load_preset("published", "ENZYMES", model).features.standardise
+    assert not load_preset("published", "PROTEINS", model).features.standardise
+
+
 def test_published_settings_by_model_and_data_set():
     general, dd = load_preset("published", model="gcn"), load_preset("published", "D&D", "gcn")
     assert (general.source, general.dataset, general.features.degree_onehot) == ("published/gcn", "", 100)

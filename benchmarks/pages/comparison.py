@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.measure_comparison import RESULTS, SETS, read_failures
 from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std, p_value, table
 from graphcaps.comparison.comparison import Comparison
@@ -41,7 +43,18 @@ def page(root: Path) -> str:
     found = comparison(root)
     failures = read_failures(root / RESULTS)
     values = dict.fromkeys(
-        ("findings", "held_out", "twin_free", "upper_bounds", "ranks", "cost", "quoted", "measured"), NOTHING
+        (
+            "findings",
+            "held_out",
+            "twin_free",
+            "upper_bounds",
+            "training",
+            "ranks",
+            "cost",
+            "quoted",
+            "measured",
+        ),
+        NOTHING,
     )
     if found is not None:
         values = {
@@ -49,6 +62,7 @@ def page(root: Path) -> str:
             "held_out": _matrix(found, held_out_cell),
             "twin_free": _matrix(found, twin_free_cell, last=twin_share, last_name="twins"),
             "upper_bounds": _matrix(found, upper_bound_cell),
+            "training": _matrix(found, training_cell, mark_best=False),
             "ranks": ranks(found),
             "cost": cost(found),
             "quoted": quoted(found),
@@ -134,6 +148,15 @@ def upper_bound_cell(ledger: Ledger, found: Comparison) -> str:
         return DASH
     quote = quoted_value(ledger.variant, ledger.dataset)
     return f"{ledger.C.mean:.1f}" + ("" if quote is None else f" ({quote:.1f})")
+
+
+def training_cell(ledger: Ledger, found: Comparison) -> str:
+    """Accuracy on the training graphs in the last epoch, mean over folds, seeds and protocols."""
+    if not ledger.selects_epochs:
+        return DASH
+    curves = [record.curves for record in ledger.records]
+    shares = np.concatenate([each.train_right[:, -1] / each.train_graphs for each in curves])
+    return f"{100 * shares.mean():.1f}"
 
 
 def cost(found: Comparison) -> str:

@@ -46,6 +46,10 @@ def test_the_page_says_what_beats_hgcn_and_what_is_missing(tmp_path: Path) -> No
     assert "| gin | **90.0 ± 4.1\\*** | **90.0 ± 4.1\\*** |" in text
     assert "| majority | 50.0 ± 4.1\\* | – |" in text
     assert "Mean ranks: gin 1.0, hgcn 2.0" in text
+    training = text.partition("## Training accuracy")[2].partition("\n## ")[0]
+    fitted = (paper.curves.train_right[:, -1] / paper.curves.train_graphs).mean()
+    assert f"| gcn | – | {100 * fitted:.1f} |" in training
+    assert "majority" not in training  # it has no epochs
     assert "- MUTAG, wl, held-out: too large" in text
     assert "{{" not in text
     assert "<polyline" in comparison.picture(tmp_path)
