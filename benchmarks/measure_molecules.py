@@ -3,11 +3,16 @@
     python -m benchmarks.measure_molecules --root FOLDER --sets bace bbbp --model ecfp-forest
     python -m benchmarks.molecule_arrays DIR --root FOLDER
     python -m benchmarks.measure_molecules --arrays DIR --sets bace bbbp hiv --device cuda --out OUT
+    python -m benchmarks.measure_molecules --root FOLDER --sets bace bbbp --members 5 --together 1 --out OUT
     python -m benchmarks.measure_molecules --merge OUT/molecules.json
 
 FOLDER holds bace.csv, bbbp.csv and hiv.csv. DIR holds their arrays, which a machine without RDKit can read. Split s is
 that of ``--split scaffold --seed s``: 80, 10 and 10 % of the molecules, with the class proportions of the whole set.
-All splits of a set are trained together, and validation molecules select the epoch of each.
+All splits of a set are trained together, and validation molecules select the epoch of each. With ``--together N``, N
+splits at a time; their records are kept in OUT/records, from which the same command continues, and no further splits
+begin after ``--minutes``.
+
+``--members 5`` measures committees: each seed is then a committee of five seeds (docs/committees.md).
 
 A set may have several candidates (:data:`CANDIDATES`, or all combinations of ``--class-weight``, ``--weight-decay``,
 ``--epochs`` and ``--metric``). The one with the highest mean validation ROC-AUC is named, and test results are those of
@@ -21,6 +26,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -38,11 +44,15 @@ from benchmarks.molecule_arrays import LABELS, MoleculeArrays, load_molecules, r
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
+from graphcaps.data.splits.folds import Split
+from graphcaps.data.store import GraphStore
+from graphcaps.evaluation.committee_results import committee_predictions
 from graphcaps.evaluation.graph_predictions import PARTS, GraphPredictions
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import METRIC_TITLES, SelectionMetric, class_metrics
 from graphcaps.models.lookup import is_classical
 from graphcaps.presets import load_preset
+from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.device import choose_device
 from graphcaps.training.training_inputs import prepare_inputs
 
@@ -127,39 +137,31 @@ def measure(
     base = base_config(molecules, options)
     trained = []
     for candidate in candidates:
-        if trained and time.perf_counter() - options.began > 60 * options.minutes:
+        if trained and is_over(options):
             print(f"{name}: {candidate.title}: not trained, {options.minutes:g} minutes are over", flush=True)
             continue
-        began = time.perf_counter()
         config = base.with_training(weight_decay=candidate.weight_decay, epochs=candidate.epochs)
-        ledger = graphcaps.cross_validate(
-            molecules.store,
-            config,
-            split=splits,
-            seeds=options.seeds,
-            device=options.device,
-            metric=candidate.metric,
-            class_weight=candidate.class_weight,
-            predictions=True,
-        )
+        began = time.perf_counter()
+        kept, config = train_splits(name, molecules.store, splits, config, candidate, options)
         seconds = time.perf_counter() - began
-        predictions = [record.predictions for record in ledger.of("held-out")]
-        kept = [each for each in predictions if each is not None]
-        validation = split_metrics(kept, "validation", len(splits))
+        num_splits = int(kept[0].fold.max()) + 1
+        validation = split_metrics(kept, "validation", num_splits)
         area = float(np.mean([each["roc_auc"] for each in validation]))
-        trained.append((area, candidate, kept, validation, seconds, ledger.config))
+        trained.append((area, candidate, kept, validation, seconds, config))
         print(f"{name}: {candidate.title}: validation ROC-AUC {area:.4f} ({seconds:.1f} s)", flush=True)
     area, candidate, kept, validation, seconds, config = max(trained, key=lambda row: row[0])
+    splits = splits[: len(validation)]
     test = split_metrics(kept, "test", len(splits))
     mean = np.mean([each["roc_auc"] for each in test])
     print(f"{name}: best by validation: {candidate.title}. Test ROC-AUC {mean:.4f}.", flush=True)
     device = choose_device(options.device, "measure_molecules", config.model)
     return {
         "dataset": name,
-        "model": options.variant or config.model,
+        "model": options.variant or model_title(config.model, options.members),
         "graphs": len(molecules.store),
         "split_seeds": [split.seed for split in splits],
         "seeds": options.seeds,
+        "members": options.members,
         "candidate": asdict(candidate),
         "candidates": [
             asdict(each) | {"validation_roc_auc": found, "seconds": spent}
@@ -179,6 +181,74 @@ def measure(
         "commit": versions_and_commit().get("commit", ""),
         "command": " ".join(["python -m benchmarks.measure_molecules", *_without_paths(sys.argv[1:])]),
     }
+
+
+def train_splits(
+    name: str,
+    store: GraphStore,
+    splits: Sequence[Split],
+    config: RunConfig,
+    candidate: Candidate,
+    options: argparse.Namespace,
+) -> tuple[list[GraphPredictions], RunConfig]:
+    """Predictions of each seed, or of each committee of seeds, for all splits, and the configuration.
+
+    Settings that depend on the data are those of the first split. With ``options.together`` splits at a time, splits
+    that would begin after ``options.minutes`` are left out, and every group of splits has a line of output.
+    """
+    first = splits[0]
+    assert first.validation is not None
+    config = resolve_config(config, store[torch.cat((first.train, first.validation)).sort().values])
+    together = options.together or len(splits)
+    groups: list[list[GraphPredictions]] = []
+    for start in range(0, len(splits), together):
+        if groups and is_over(options):
+            print(f"{name}: {len(splits) - start} splits not trained, {options.minutes:g} minutes are over")
+            break
+        began, cpu = time.perf_counter(), cpu_seconds()
+        chosen = splits[start : start + together]
+        ledger = graphcaps.cross_validate(
+            store,
+            config,
+            split=chosen,
+            seeds=options.seeds,
+            members=options.members,
+            device=options.device,
+            metric=candidate.metric,
+            class_weight=candidate.class_weight,
+            predictions=True,
+            results=None if together == len(splits) else options.out / "records" / f"{name}-split{start}",
+            resume=together < len(splits),
+        )
+        records = [record.predictions for record in ledger.of("held-out")]
+        found = [each for each in records if each is not None]
+        committees = [
+            committee_predictions(found[row : row + options.members]) if options.members > 1 else found[row]
+            for row in range(0, len(found), options.members)
+        ]
+        groups.append([replace(each, fold=each.fold + start) for each in committees])
+        if together < len(splits):
+            area = np.mean([each["roc_auc"] for each in split_metrics(committees, "validation", len(chosen))])
+            spent = f"{time.perf_counter() - began:.1f} s, {cpu_seconds() - cpu:.1f} s of CPU"
+            last = f" to {start + len(chosen) - 1}" if len(chosen) > 1 else ""
+            print(f"{name}, split {start}{last}: validation ROC-AUC {area:.4f} ({spent})", flush=True)
+    return [GraphPredictions.join(parts) for parts in zip(*groups, strict=True)], config
+
+
+def model_title(model: str, members: int) -> str:
+    """Name of a model in the results: ``hgcn``, or ``hgcn, committee of 5``."""
+    return model if members == 1 else f"{model}, committee of {members}"
+
+
+def is_over(options: argparse.Namespace) -> bool:
+    """Whether the time limit has passed."""
+    return bool(time.perf_counter() - options.began > 60 * options.minutes)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of its workers that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def base_config(molecules: MoleculeArrays, options: argparse.Namespace) -> RunConfig:
@@ -319,11 +389,15 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--variant", help="name in the results; default: the model")
     parser.add_argument("--splits", type=int, help="number of splits; default: 10, of HIV 3")
     parser.add_argument("--seeds", type=int, default=1, help="training seeds per split")
+    parser.add_argument("--members", type=int, default=1, help="members of a committee; default: 1")
+    parser.add_argument("--together", type=int, help="splits that are trained together; default: all")
     parser.add_argument("--class-weight", nargs="+", choices=["none", "balanced"], help="candidates")
     parser.add_argument("--weight-decay", nargs="+", type=float, help="candidates")
     parser.add_argument("--epochs", nargs="+", type=int, help="candidates")
     parser.add_argument("--metric", nargs="+", choices=[*METRIC_TITLES], help="candidates")
-    parser.add_argument("--minutes", type=float, default=7, help="start no further candidate after this time")
+    parser.add_argument(
+        "--minutes", type=float, default=7, help="start no further candidate or split after this time"
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="tf32", help="on a GPU: float32, tf32 or bf16")
     parser.add_argument("--out", type=Path, default=OUT.parent, help="folder for the results")

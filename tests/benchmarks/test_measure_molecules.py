@@ -23,6 +23,9 @@ from benchmarks.molecule_arrays import MoleculeArrays, load_molecules, read_mole
 from benchmarks import measure_molecules
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.seeded_splits import random_split
+from graphcaps.evaluation.committee_results import committee_predictions
+from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.metrics import class_metrics
 from tests.cli.training import PRESET
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
@@ -71,6 +74,34 @@ def test_no_candidate_begins_after_the_time_limit(arrays: MoleculeArrays, tmp_pa
     options.began = 0.0
     result = measure("hiv", arrays, [Candidate(), Candidate("balanced")], options)
     assert [each["class_weight"] for each in result["candidates"]] == [None]
+
+
+def test_committees_are_trained_split_by_split_and_continued(
+    arrays: MoleculeArrays,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "small.toml").write_text(PRESET.format(epochs=1))
+    words = ["--arrays", str(tmp_path), "--sets", "bace", "--preset", str(tmp_path / "small.toml")]
+    words += ["--device", "cpu", "--members", "2", "--together", "1", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(measure_molecules, "load_molecules", lambda path: arrays)
+    main([*words, "--minutes", "0"])
+    (first,) = json.loads((tmp_path / "out" / "molecules.json").read_text("utf-8"))
+    assert (first["model"], first["members"], first["split_seeds"]) == ("hgcn, committee of 2", 2, [0])
+    assert "1 splits not trained" in capsys.readouterr().out
+    main(words)
+    (both,) = json.loads((tmp_path / "out" / "molecules.json").read_text("utf-8"))
+    assert both["split_seeds"] == [0, 1]
+    assert both["test"][0] == first["test"][0]  # from the record of the first call
+    members = [
+        record.predictions for record in ResultsStore(tmp_path / "out" / "records" / "bace-split1").records()
+    ]
+    p = committee_predictions([each for each in members if each is not None])
+    rows = p.part == 1
+    assert both["test"][1]["roc_auc"] == pytest.approx(
+        class_metrics(p.y[rows], p.probabilities[rows])["roc_auc"]
+    )
 
 
 def test_candidates_are_combinations_of_options() -> None:

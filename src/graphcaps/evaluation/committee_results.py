@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from graphcaps.evaluation.record import SeedRecord
 from graphcaps.metrics import class_metrics
 from graphcaps.training.calibration import calibrate_probabilities
 
-__all__ = ["POOLED_METRICS", "CommitteeResults", "committee_results"]
+__all__ = ["POOLED_METRICS", "CommitteeResults", "committee_predictions", "committee_results"]
 
 POOLED_METRICS = {"log_loss": "log loss", "ece": "ECE"}
 """Metrics over the test graphs of all folds together, with their names in reports."""
@@ -87,7 +87,7 @@ def committee_results(records: Sequence[SeedRecord], members: int) -> CommitteeR
     if not records or len(records) % members:
         expected = f"be a multiple of {members} held-out records, one per seed"
         raise ArgumentError(owner, "records", expected, len(records))
-    found = [_sorted(record.predictions) for record in records if record.predictions is not None]
+    found = [record.predictions for record in records if record.predictions is not None]
     if len(found) < len(records):
         fix = "Evaluate with members=…, or with predictions=True."
         got = f"{len(records) - len(found)} of {len(records)} without"
@@ -114,6 +114,35 @@ def committee_results(records: Sequence[SeedRecord], members: int) -> CommitteeR
     )
 
 
+def committee_predictions(members: Sequence[GraphPredictions]) -> GraphPredictions:
+    """The predictions of a committee: the mean of its members' probabilities, with one temperature for each fold.
+
+    The temperature is fitted to the committee's log loss on the validation graphs of the fold; a fold without
+    validation graphs has none.
+
+    Args:
+        members (sequence): Predictions of the members for the same graphs of the same folds.
+
+    Returns:
+        GraphPredictions: Calibrated probabilities, in the order of folds, validation before test graphs, then of
+        graphs.
+    """
+    ordered = [_sorted(member) for member in members]
+    first = ordered[0]
+    p = np.stack([member.probabilities for member in ordered])  # [M, rows, O]
+    is_test = first.part == PARTS.index("test")
+    q = np.empty_like(first.probabilities)
+    for fold in np.unique(first.fold).tolist():
+        rows = first.fold == fold
+        judge = rows & ~is_test
+        members_p = p[:, rows]
+        if judge.any():
+            calibration = calibrate_probabilities(p[:, judge], first.y[judge], "temperature")
+            members_p = calibration.apply(members_p)
+        q[rows] = members_p.mean(0)
+    return replace(first, probabilities=q)
+
+
 class _Committee:
     """The metrics of one committee, over the test graphs of each fold and of all folds.
 
@@ -122,21 +151,11 @@ class _Committee:
     """
 
     def __init__(self, members: Sequence[GraphPredictions]) -> None:
-        first = members[0]
-        p = np.stack([member.probabilities for member in members])  # [M, rows, O]
-        is_test = first.part == PARTS.index("test")
-        tests, ys = [], []
-        for fold in np.unique(first.fold).tolist():
-            judge, test = ((first.fold == fold) & part for part in (~is_test, is_test))
-            members_p = p[:, test]
-            if judge.any():
-                members_p = calibrate_probabilities(p[:, judge], first.y[judge], "temperature").apply(
-                    members_p
-                )
-            tests.append(members_p.mean(0))
-            ys.append(first.y[test])
-        self.folds = [class_metrics(y, q) for y, q in zip(ys, tests, strict=True)]
-        self.pooled = class_metrics(np.concatenate(ys), np.concatenate(tests))
+        predictions = committee_predictions(members)
+        is_test = predictions.part == PARTS.index("test")
+        y, q, fold = predictions.y[is_test], predictions.probabilities[is_test], predictions.fold[is_test]
+        self.folds = [class_metrics(y[fold == each], q[fold == each]) for each in np.unique(fold).tolist()]
+        self.pooled = class_metrics(y, q)
 
     def values(self, name: str) -> np.ndarray:
         """A metric of each fold, ``[F]``; NaN where it is not defined."""
