@@ -4,6 +4,7 @@
         --budget 540 --done results/comparison --out OUT
     python -m benchmarks.measure_comparison --models classical --root FOLDER --device cpu --out OUT
     python -m benchmarks.measure_comparison --merge OUT [OUT2 …]
+    python -m benchmarks.measure_comparison --models hgcn --seeds 3 --adopt results/reproduction --root FOLDER
 
 A cell is one model on one data set under one protocol. Cells that have a record in OUT or in the folder of ``--done``
 are left out. Order: data sets of :data:`SETS` in three tiers; within a tier data set by data set, the models of
@@ -14,6 +15,9 @@ and a cell that is still running at its end is given up.
 OUT gets ``records.zip``, ``summary.csv`` and ``failures.json`` (reasons of failed cells), and for a short time one file
 per new record. ``--merge`` adds them to ``results/comparison`` of this repository. Of two records of one cell the one
 that was finished first counts. Records do not depend on ``--jobs``, but peak memory is measured for one job only.
+
+``--adopt`` measures nothing: cells without a record get that of another study, if all settings, folds and graphs are
+those of the comparison. Such records keep their hardware, date, time and commit.
 """
 
 from __future__ import annotations
@@ -33,10 +37,12 @@ from graphcaps.comparison.comparison import ComparisonCell
 from graphcaps.comparison.runner import CellProgress, ComparedData, ComparisonRun, choose_models
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
-from graphcaps.evaluation import Ledger, RecordKey, ResultsStore
+from graphcaps.evaluation import CrossValidation, Ledger, RecordKey, ResultsStore
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.record import PROTOCOLS, Protocol
+from graphcaps.evaluation.results_store import check_settings
 from graphcaps.models.lookup import is_classical
+from graphcaps.presets.model_presets import comparison_config
 from graphcaps.reproduction.published import paper_datasets, statistics
 from graphcaps.training.device import choose_device
 
@@ -149,11 +155,7 @@ class Measurement:
             print(f"{cell.title}: not started", flush=True)
             return False
         began = time.monotonic()
-        with self.lock:
-            if cell.dataset not in self.stores:
-                self.stores[cell.dataset] = open_dataset(cell.dataset, self.root).store
-            store = self.stores[cell.dataset]
-        found = self.train(cell, store)
+        found = self.train(cell, self._store(cell.dataset))
         seconds = time.monotonic() - began
         with self.lock:
             self._finish(cell, found, seconds)
@@ -217,6 +219,36 @@ class Measurement:
                 record = next((found for store in stores if (found := store.get(key)) is not None), None)
                 if record is not None and key not in self.results:
                     self.results.add(record)
+
+    def adopt_records(self, cells: Sequence[Cell], stores: Sequence[ResultsStore]) -> int:
+        """Copies records of other studies with the settings of the comparison; returns how many.
+
+        Raises:
+            DataError: If the settings of a record differ; those of earlier cells are kept.
+        """
+        adopted = 0
+        for cell in cells:
+            record = next((found for store in stores if (found := store.get(cell.key)) is not None), None)
+            if record is not None and cell.key not in self.results:
+                expected = self._validation(cell).settings()
+                check_settings(expected, record.settings, cell.key, self.results.path(cell.key))
+                self.results.add(record)
+                adopted += 1
+        return adopted
+
+    def _validation(self, cell: Cell) -> CrossValidation:
+        """The cross-validation of a cell, untrained."""
+        store = self._store(cell.dataset)
+        precision = None if is_classical(cell.model) else self.precision
+        config = comparison_config(store, cell.model).with_training(epochs=self.epochs, precision=precision)
+        return CrossValidation(store, config, protocol=cell.protocol, variant=cell.model)
+
+    def _store(self, dataset: str) -> GraphStore:
+        """A data set; it is read once."""
+        with self.lock:
+            if dataset not in self.stores:
+                self.stores[dataset] = open_dataset(dataset, self.root).store
+            return self.stores[dataset]
 
     def pack(self, *, always: bool = False) -> None:
         """Moves new records into the archive, unless that would take a large share of the time."""
@@ -293,6 +325,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="folders of cells to leave out")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--merge", type=Path, nargs="+", help="add these folders to --out; measure nothing")
+    parser.add_argument(
+        "--adopt",
+        type=Path,
+        nargs="+",
+        help="copy records with the same settings from these; measure nothing",
+    )
     return parser.parse_args(words)
 
 
@@ -317,6 +355,11 @@ def main(words: Sequence[str] | None = None) -> None:
         options.out, options.root, options.device, options.precision, options.epochs, began + options.budget
     )
     cells = plan_cells(options.sets, expand_models(options.models), options.seeds, options.protocols)
+    if options.adopt:
+        adopted = measurement.adopt_records(cells, [ResultsStore(folder) for folder in options.adopt])
+        measurement.pack(always=True)
+        print(f"{options.out}: {adopted} records adopted.", flush=True)
+        return
     measure(measurement, cells, options.done, options.jobs)
 
 

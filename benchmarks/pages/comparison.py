@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import astuple, dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.measure_comparison import RESULTS, SETS, read_failures
-from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std, p_value, table
+from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std, p_value, signed, table
 from graphcaps.comparison.comparison import Comparison
 from graphcaps.comparison.rank_diagram import rank_diagram
 from graphcaps.evaluation import Ledger, ResultsStore
+from graphcaps.models.lookup import find_classical_model
 from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS, PaperSystem, find_model_system
 from graphcaps.reproduction.published import paper_datasets, published, systems
+
+Accuracies = dict[tuple[str, str, str], tuple[float, float | None]]
+"""Mean and standard deviation over folds, by data set, model and protocol."""
 
 BASELINE = "hgcn"
 ORDER = tuple(name for tier in SETS for name in tier)
 GAP = 4.0
 """Points under the quoted value from which the page names a row."""
 NOTHING = "No records are stored."
+ADOPTED = "results/reproduction"
+CLASSICAL = "results/classical.csv"
+INDEPENDENT = "results/independent.csv"
+UNTESTED = "†"
+"""Marks accuracies of :data:`CLASSICAL`, which has no single folds and no twins."""
+AGREEMENT = 1.0
+"""Points up to which two programs agree on a classical model."""
 
 
 @cache
@@ -53,20 +65,23 @@ def page(root: Path) -> str:
             "cost",
             "quoted",
             "measured",
+            "agreement",
         ),
         NOTHING,
     )
     if found is not None:
+        classical = read_accuracies(root / CLASSICAL)
         values = {
-            "findings": findings(found),
-            "held_out": _matrix(found, held_out_cell),
+            "findings": findings(found, classical),
+            "held_out": _matrix(found, held_out_cell, spare=partial(spare_held_out, classical)),
             "twin_free": _matrix(found, twin_free_cell, last=twin_share, last_name="twins"),
-            "upper_bounds": _matrix(found, upper_bound_cell),
+            "upper_bounds": _matrix(found, upper_bound_cell, spare=partial(spare_upper_bound, classical)),
             "training": _matrix(found, training_cell, mark_best=False),
             "ranks": ranks(found),
             "cost": cost(found),
             "quoted": quoted(found),
-            "measured": measured(found),
+            "measured": measured(found) + adopted(found, root),
+            "agreement": agreement(found, root),
         }
     reasons = [f"- {name}: {reason}" for name, reason in sorted(failures.items())]
     values["failures"] = "\n".join(reasons) or "None."
@@ -93,37 +108,53 @@ def complete(found: Comparison) -> Comparison:
     return Comparison(cells, baseline=found.baseline) if cells else found
 
 
-def findings(found: Comparison) -> str:
+def findings(found: Comparison, classical: Accuracies) -> str:
     """What beats HGCN on each data set, significantly or not, and how often."""
-    lines = []
+    lines, counted = [], complete(found).datasets
+    ahead, beaten = 0, 0
     for dataset in found.datasets:
         base = found.held_out(dataset, BASELINE)
         if base is None:
             continue
         tests = found.tests(dataset)
+        differences = {name: each.test.difference for name, each in tests.items()}
+        untested = {
+            f"{model}{UNTESTED}": mean - base
+            for (name, model, protocol), (mean, _) in classical.items()
+            if (name, protocol) == (dataset, "held-out") and model in found.models and model not in tests
+        }
+        differences |= untested
         higher = sorted(
-            (name for name, each in tests.items() if each.test.difference > 0),
-            key=lambda name: -tests[name].test.difference,
+            (name for name in differences if differences[name] > 0), key=lambda n: -differences[n]
         )
-        sure = [name for name in higher if tests[name].is_significant]
+        sure = [name for name in higher if name in tests and tests[name].is_significant]
         worse = [name for name, each in tests.items() if each.is_significant and each.test.difference < 0]
-        shown = [f"{name} +{tests[name].test.difference:.1f}" for name in higher[:6]]
+        shown = [f"{name} +{differences[name]:.1f}" for name in higher[:6]]
         more = f" and {len(higher) - 6} more" if len(higher) > 6 else ""
+        ahead += dataset in counted and not higher
+        beaten += dataset in counted and bool(sure)
         lines.append(
             (
                 dataset,
                 f"{base:.1f}",
+                str(len(differences)),
                 (", ".join(shown) + more) or "none",
                 ", ".join(sure) or "none",
-                f"{len(worse)} of {len(tests)}",
+                str(len(worse)),
             )
         )
-    head = ("data set", "HGCN", "higher held-out accuracy", "of these significant", "significantly lower")
-    ahead = sum(line[2] == "none" for line in lines)
-    beaten = sum(line[3] != "none" for line in lines)
+    head = (
+        "data set",
+        "HGCN",
+        "other models",
+        "higher held-out accuracy",
+        "of these significant",
+        "significantly lower",
+    )
     summary = (
-        f"HGCN has the highest held-out accuracy on {ahead} of {len(lines)} data sets. On {len(lines) - ahead} another "
-        f"model is higher, on {beaten or 'none'} of them significantly."
+        f"Most models are measured on {len(counted)} data sets: {join_names(counted)}. HGCN has the highest held-out "
+        f"accuracy on {ahead or 'none'} of them. On {len(counted) - ahead} another model is higher, on "
+        f"{beaten or 'none'} of them significantly."
     )
     return f"{summary}\n\n{table(head, lines)}"
 
@@ -138,6 +169,23 @@ def held_out_cell(ledger: Ledger, found: Comparison) -> str:
     return f"{mean_std(ledger.held_out.mean, ledger.held_out.std_folds, 1)}{star}"
 
 
+def spare_held_out(classical: Accuracies, dataset: str, model: str) -> str:
+    """The accuracy of the table of classical models, marked, for a cell without a record."""
+    found = classical.get((dataset, model, "held-out"))
+    return DASH if found is None else f"{mean_std(*found, 1)}{UNTESTED}"
+
+
+def spare_upper_bound(classical: Accuracies, dataset: str, model: str) -> str:
+    """As :func:`spare_held_out`, of the fit to nine folds, with the quoted value."""
+    found = classical.get((dataset, model, "paper"))
+    return DASH if found is None else f"{found[0]:.1f}{UNTESTED}{_in_parentheses(model, dataset)}"
+
+
+def _in_parentheses(model: str, dataset: str) -> str:
+    quote = quoted_value(model, dataset)
+    return "" if quote is None else f" ({quote:.1f})"
+
+
 def twin_free_cell(ledger: Ledger, found: Comparison) -> str:
     return DASH if ledger.twin_free is None else f"{ledger.twin_free.mean:.1f}"
 
@@ -146,8 +194,7 @@ def upper_bound_cell(ledger: Ledger, found: Comparison) -> str:
     """C, and the value that the paper quotes behind it."""
     if ledger.C is None:
         return DASH
-    quote = quoted_value(ledger.variant, ledger.dataset)
-    return f"{ledger.C.mean:.1f}" + ("" if quote is None else f" ({quote:.1f})")
+    return f"{ledger.C.mean:.1f}{_in_parentheses(ledger.variant, ledger.dataset)}"
 
 
 def training_cell(ledger: Ledger, found: Comparison) -> str:
@@ -176,7 +223,9 @@ def cost(found: Comparison) -> str:
 
 
 def _seconds(ledger: Ledger) -> str:
-    seconds = ledger.seconds / len(ledger.records)
+    # Further seeds may have been trained together, which is faster.
+    records = [record for record in ledger.records if record.key.seed == 0] or ledger.records
+    seconds = sum(record.seconds for record in records) / len(records)
     return f"{seconds:.0f}" if seconds >= 1 else f"{seconds:.1f}"
 
 
@@ -300,8 +349,85 @@ def measured(found: Comparison) -> str:
     ]
     seeds = f" Several seeds: {join_names(several)}; one seed for the others." if several else " One seed."
     missing = len(paper_datasets()) * len(found.models) - len(found.ledgers)
-    rest = f" {missing} cells are not measured ({DASH})." if missing else ""
+    rest = f" {missing} cells have no record ({DASH} or {UNTESTED})." if missing else ""
     return f"{count} records of {len(found.models)} models, on {hardware}.{seeds}{rest}"
+
+
+def adopted(found: Comparison, root: Path) -> str:
+    """How many records are those of another study, in a sentence; "" if none is."""
+    path = root / ADOPTED / "summary.csv"
+    if not path.exists():
+        return ""
+    with path.open(encoding="utf-8", newline="") as file:
+        names = ("dataset", "variant", "protocol", "seed", "finished")
+        study = {tuple(row[name] for name in names) for row in csv.DictReader(file)}
+    records = [record for ledger in found.ledgers for record in ledger.records]
+    same = sum((*map(str, astuple(record.key)), record.finished) in study for record in records)
+    if not same:
+        return ""
+    return (
+        f" {same} of the records, of HGCN, are those of the study of five seeds (`{ADOPTED}`): settings, folds and "
+        "graphs are the same. Its seeds were trained together, so that a seed has a fifth of the time, and twins were "
+        "not counted."
+    )
+
+
+def agreement(found: Comparison, root: Path) -> str:
+    """Accuracies of classical models beside those of an independent program on the same folds."""
+    here = {key: mean for key, (mean, _) in read_accuracies(root / CLASSICAL).items()}
+    for ledger in found.ledgers:
+        if ledger.C is not None and not ledger.selects_epochs:
+            here.setdefault((ledger.dataset, ledger.variant, "paper"), ledger.C.mean)
+    elsewhere = {key: mean for key, (mean, _) in read_accuracies(root / INDEPENDENT).items()}
+    names = [name for name in ORDER if any(dataset == name for dataset, *_ in elsewhere)]
+    rows = []
+    for model in dict.fromkeys(model for _, model, _ in elsewhere):
+        protocol = "refitted" if find_classical_model(model).selected_options else "paper"
+        cells = []
+        for name in names:
+            ours, theirs = here.get((name, model, protocol)), elsewhere.get((name, model, ""))
+            if ours is None or theirs is None:
+                cells.append(DASH)
+                continue
+            text = f"{ours:.1f} ({signed(ours - theirs, 1)})"
+            cells.append(_bold(text, abs(ours - theirs) > AGREEMENT))
+        rows.append((model, *cells))
+    if not rows:
+        return "None."
+    kernels = sorted({model for _, model, protocol in here if protocol == "refitted"})
+    changes = {
+        (name, model): (here[name, model, "held-out"], here[name, model, "refitted"])
+        for model in kernels
+        for name in names
+        if {(name, model, "held-out"), (name, model, "refitted")} <= {*here}
+    }
+    largest = max(changes, key=lambda key: abs(changes[key][1] - changes[key][0]), default=None)
+    example = ""
+    if largest is not None:
+        eight, nine = changes[largest]
+        example = (
+            f" The largest difference: `{largest[1]}` has {eight:.1f} on {largest[0]} with eight folds and {nine:.1f} "
+            "with nine."
+        )
+    return (
+        f"{table(('model', *names), rows)}\n\nIn the tables above, kernels are not fitted again after the selection: "
+        f"held-out accuracies of all models come from eight training folds.{example}"
+    )
+
+
+def read_accuracies(path: Path) -> Accuracies:
+    """Accuracies with seed 0 of a table of classical models; the protocol is "" if the table has none."""
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            (row["dataset"], row["model"], row.get("protocol", "")): (
+                float(row["accuracy"]),
+                float(row["std_folds"]) if "std_folds" in row else None,
+            )
+            for row in csv.DictReader(file)
+            if row.get("seed", "0") == "0"
+        }
 
 
 def _matrix(
@@ -311,6 +437,7 @@ def _matrix(
     last: Callable[[Comparison, str], str] | None = None,
     last_name: str = "",
     mark_best: bool = True,
+    spare: Callable[[str, str], str] | None = None,
 ) -> str:
     """Models by data sets, a table for biological and one for social graphs, as in the paper; the best in bold.
 
@@ -320,10 +447,11 @@ def _matrix(
         last (callable, optional): Text of a last row, by data set. (default: no such row)
         last_name (str): Name of that row.
         mark_best (bool): Whether the cell with the largest number of a data set is bold. (default: ``True``)
+        spare (callable, optional): Text of a cell by data set and model, where ``cell`` has none. (default: a dash)
     """
     parts = []
     for title, names in _kinds(found).items():
-        columns = {name: _column(found, name, cell, mark_best) for name in names}
+        columns = {name: _column(found, name, cell, mark_best, spare) for name in names}
         # A model without a number in this table has no row in it.
         models = [model for model in found.models if any(columns[name][model] != DASH for name in names)]
         rows = [
@@ -348,11 +476,22 @@ def _kinds(found: Comparison) -> dict[str, list[str]]:
 
 
 def _column(
-    found: Comparison, dataset: str, cell: Callable[[Ledger, Comparison], str], mark_best: bool
+    found: Comparison,
+    dataset: str,
+    cell: Callable[[Ledger, Comparison], str],
+    mark_best: bool,
+    spare: Callable[[str, str], str] | None,
 ) -> dict[str, str]:
-    ledgers = {model: found.ledger(dataset, model) for model in found.models}
-    texts = {model: DASH if each is None else cell(each, found) for model, each in ledgers.items()}
-    numbers = {model: float(text.split()[0].rstrip("\\*")) for model, text in texts.items() if text != DASH}
+    texts = {}
+    for model in found.models:
+        ledger = found.ledger(dataset, model)
+        text = DASH if ledger is None else cell(ledger, found)
+        texts[model] = spare(dataset, model) if text == DASH and spare is not None else text
+    numbers = {
+        model: float(text.split()[0].rstrip(f"\\*{UNTESTED}"))
+        for model, text in texts.items()
+        if text != DASH
+    }
     best = max(numbers.values(), default=None) if mark_best and len(numbers) > 1 else None
     return {model: _bold(text, numbers.get(model) == best is not None) for model, text in texts.items()}
 

@@ -21,9 +21,9 @@ def build(root: Path) -> str:
 
 
 def test_the_stored_page_is_current() -> None:
+    comparison.comparison.cache_clear()
     for page in PAGES:
         if "comparison" in page.path:
-            comparison.comparison.cache_clear()
             assert problems(page, ROOT) == []
 
 
@@ -37,10 +37,10 @@ def test_the_page_says_what_beats_hgcn_and_what_is_missing(tmp_path: Path) -> No
     results.add(replace(paper, key=RecordKey("PTC_MR", "gcn", "paper", 0)))
     write_failures(tmp_path / RESULTS, {"MUTAG, wl, held-out": "too large"})
     text = build(tmp_path)
-    assert "| MUTAG | 78.8 | gin +11.2 | gin | 1 of 2 |" in text
+    assert "| MUTAG | 78.8 | 2 | gin +11.2 | gin | 1 |" in text
     assert (
-        "HGCN has the highest held-out accuracy on 0 of 2 data sets. On 2 another model is higher, on 2"
-        in text
+        "Most models are measured on 2 data sets: MUTAG and PTC_MR. HGCN has the highest held-out accuracy on none of "
+        "them. On 2 another model is higher, on 2 of them significantly." in text
     )
     assert "| **hgcn** | 78.8 ± 4.8 | 78.8 ± 4.8 |" in text
     assert "| gin | **90.0 ± 4.1\\*** | **90.0 ± 4.1\\*** |" in text
@@ -53,6 +53,45 @@ def test_the_page_says_what_beats_hgcn_and_what_is_missing(tmp_path: Path) -> No
     assert "- MUTAG, wl, held-out: too large" in text
     assert "{{" not in text
     assert "<polyline" in comparison.picture(tmp_path)
+    comparison.comparison.cache_clear()
+
+
+def test_accuracies_without_records_are_marked_and_not_tested(tmp_path: Path) -> None:
+    results = ResultsStore(tmp_path / RESULTS)
+    results.add(made("MUTAG", "hgcn", HGCN))
+    results.add(made("MUTAG", "wl", MAJORITY))
+    results.add(made("DD", "hgcn", HGCN))
+    (tmp_path / comparison.CLASSICAL).write_text(
+        "dataset,model,protocol,seed,accuracy,std_folds,seconds,hardware\n"
+        "MUTAG,wl,held-out,0,99.00,1.00,1,cores\n"  # a record counts
+        "DD,wl,held-out,0,80.25,1.50,1,cores\n"
+        "DD,wl,held-out,1,99.00,1.50,1,cores\n"
+        "DD,wl,refitted,0,81.25,1.50,1,cores\n"
+        "DD,wl,paper,0,82.25,1.50,1,cores\n"
+    )
+    (tmp_path / comparison.INDEPENDENT).write_text("dataset,model,accuracy\nDD,wl,79.75\nMUTAG,wl,80\n")
+    text = build(tmp_path)
+    assert "| wl | 50.0 ± 4.1\\* | **80.2 ± 1.5†** |" in text
+    assert "| DD | 78.8 | 1 | wl† +1.5 | none | 0 |" in text
+    assert "| wl | – | 82.2† (79.8) |" in text
+    agreement = text.partition("## Agreement")[2].partition("\n## ")[0]
+    assert "| model | MUTAG | DD |" in agreement
+    assert "| wl | – | **81.2 (+1.5)** |" in agreement
+    assert "`wl` has 80.2 on DD with eight folds and 81.2 with nine." in agreement
+    assert "0 records" not in text
+    assert "study of five seeds" not in text
+    comparison.comparison.cache_clear()
+
+
+def test_records_of_the_study_of_five_seeds_are_counted(tmp_path: Path) -> None:
+    study, results = ResultsStore(tmp_path / comparison.ADOPTED), ResultsStore(tmp_path / RESULTS)
+    adopted = made("DD", "hgcn", HGCN)
+    study.add(adopted)
+    study.add(replace(made("MUTAG", "hgcn", HGCN), finished="2026-01-01T00:00:00Z"))
+    study.pack()
+    results.add(adopted)
+    results.add(made("MUTAG", "hgcn", HGCN))  # measured anew
+    assert " 1 of the records, of HGCN, are those of the study of five seeds" in build(tmp_path)
     comparison.comparison.cache_clear()
 
 

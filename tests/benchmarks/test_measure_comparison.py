@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from benchmarks.measure_comparison import (
     write_failures,
 )
 
+from graphcaps.errors import DataError
 from graphcaps.evaluation import RecordKey, ResultsStore
 
 
@@ -77,3 +79,21 @@ def test_further_seeds_use_the_records_of_earlier_ones(tmp_path: Path) -> None:
     measurement = Measurement(tmp_path / "two", None, "cpu", None, None, float("inf"))
     measurement.adopt_seeds([Cell("planted-parts", "majority", "paper", 2)], [ResultsStore(tmp_path / "one")])
     assert len(measurement.results) == 1
+
+
+def test_records_of_another_study_are_adopted_if_their_settings_are_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path / "study", "--protocols", "paper")
+    study = ResultsStore(tmp_path / "study").records()[0]
+    run(tmp_path / "all", "--adopt", str(tmp_path / "study"))
+    assert "1 records adopted" in capsys.readouterr().out
+    adopted = ResultsStore(tmp_path / "all").records()
+    assert adopted == (study,)  # with its own date, hardware and commit
+    run(tmp_path / "all", "--adopt", str(tmp_path / "study"))
+    assert "0 records adopted" in capsys.readouterr().out
+    other = ResultsStore(tmp_path / "other")
+    other.add(replace(study, folds_seed=1))
+    with pytest.raises(DataError, match="two that differ \\(folds_seed 12345 and 1\\)"):
+        run(tmp_path / "new", "--adopt", str(tmp_path / "other"))
+    assert not len(ResultsStore(tmp_path / "new"))

@@ -12,7 +12,7 @@ from graphcaps.evaluation import RULES, Ledger
 from graphcaps.evaluation.epoch_records import LOSS_STEP
 from graphcaps.evaluation.epoch_selection import best_common_epoch, best_epoch_per_fold, held_out, window_for
 from graphcaps.evaluation.ledger import UPPER_BOUNDS, held_out_accuracies
-from tests.evaluation.records import CONFIG, record
+from tests.evaluation.records import CONFIG, measured_record, record
 
 
 def _ledger() -> Ledger:
@@ -128,3 +128,16 @@ def test_held_out_accuracies_average_to_the_held_out_estimate() -> None:
     assert 100 * accuracies.mean() == pytest.approx(ledger.held_out.mean)
     with pytest.raises(ArgumentError, match="records of the held-out protocol"):
         held_out_accuracies(Ledger((record(0, "paper"),)))
+
+
+def test_twin_free_accuracy_is_of_the_seeds_that_were_counted() -> None:
+    counted, earlier = measured_record(0), replace(measured_record(1), metrics=None)
+    alone, both = Ledger((counted,)), Ledger((counted, earlier))
+    assert both.held_out is not None
+    assert both.held_out.seeds == (0, 1)
+    assert both.twin_free is not None
+    assert both.twin_free.seeds == (0,)
+    assert both.twin_free == alone.twin_free
+    assert both.twin_share == alone.twin_share
+    assert Ledger((earlier,)).twin_free is None
+    assert Ledger((earlier,)).twin_share is None

@@ -457,7 +457,7 @@ class CrossValidation:
     @property
     def info(self) -> RunInfo:
         """What is trained, for callbacks."""
-        values = json.dumps(self._settings(self.config), sort_keys=True, default=str)
+        values = json.dumps(self.settings(), sort_keys=True, default=str)
         digest = hashlib.sha256(values.encode()).hexdigest()
         options = {
             "folds": self.folds.num_folds,
@@ -504,7 +504,7 @@ class CrossValidation:
                     fix = "Add --resume to keep it, or name another folder."
                     raise DataError(self.results.path(key), "no record yet", f"one of {key}", fix=fix)
                 config = self.variants[key.variant]
-                check_settings(record.settings, self._settings(config), key, self.results.path(key))
+                check_settings(record.settings, self.settings(config), key, self.results.path(key))
                 if self.predictions and record.predictions is None:
                     fix = "Name another folder, or leave out --predictions and --ensemble."
                     raise DataError(
@@ -513,10 +513,14 @@ class CrossValidation:
                 finished[key] = record
         return finished
 
-    def _settings(self, config: RunConfig) -> dict[str, Any]:
-        """All values that determine the records of a configuration."""
+    def settings(self, config: RunConfig | None = None) -> dict[str, Any]:
+        """All values that determine the records, as in :attr:`SeedRecord.settings`.
+
+        Args:
+            config (RunConfig, optional): Configuration of a joint variant. (default: that of the first variant)
+        """
         folds = (self.folds.num_folds, self.folds.seed, self.data, self.partition)
-        return settings(config, *folds, self.patience, self.metric, self.class_weight)
+        return settings(config or self.config, *folds, self.patience, self.metric, self.class_weight)
 
     def _missing_runs(self, protocol: Protocol) -> list[tuple[str, int]]:
         """Variant and seed of each unfinished run; replicas name the first variant ``""``."""

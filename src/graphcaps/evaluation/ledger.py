@@ -247,33 +247,35 @@ class Ledger:
     def twin_free(self) -> AccuracyEstimate | None:
         """Held-out accuracy on test graphs without a twin (:mod:`graphcaps.data.quality.twins`), of all folds together.
 
-        ``None`` if a held-out record does not have the counts, as records of earlier versions, or all graphs have a
-        twin.
+        Seeds whose records lack the counts, as those of earlier versions, are left out; ``seeds`` of the result says
+        which were counted. ``None`` if there are none, or all graphs have a twin.
         """
         counts = self._twin_free_counts
-        if counts is None or not counts[0].sum(0)[1]:
+        if not counts or not next(iter(counts.values())).sum(0)[1]:
             return None
-        means = np.array([100 * right / graphs for right, graphs in (each.sum(0) for each in counts)])
+        means = np.array(
+            [100 * right / graphs for right, graphs in (each.sum(0) for each in counts.values())]
+        )
         std = float(means.std(ddof=1)) if len(means) > 1 else None
-        seeds = tuple(record.key.seed for record in self.of("held-out"))
-        return AccuracyEstimate(float(means.mean()), None, std, seeds)
+        return AccuracyEstimate(float(means.mean()), None, std, tuple(counts))
 
     @property
     def twin_share(self) -> float | None:
         """Share of the test graphs that have a twin, from 0 to 1; ``None`` if it was not counted."""
         counts = self._twin_free_counts
-        if counts is None:
+        if not counts:
             return None
-        return 1 - float(counts[0].sum(0)[1] / self.of("held-out")[0].curves.test_graphs.sum())
+        graphs = next(iter(counts.values())).sum(0)[1]
+        return 1 - float(graphs / self.of("held-out")[0].curves.test_graphs.sum())
 
     @property
-    def _twin_free_counts(self) -> list[np.ndarray] | None:
-        """Correct and all twin-free test graphs of each fold, ``[F, 2]`` for each seed."""
-        stored = [
-            None if record.metrics is None else record.metrics.twin_free for record in self.of("held-out")
-        ]
-        counts = [np.array(each) for each in stored if each is not None]
-        return counts if counts and len(counts) == len(stored) else None
+    def _twin_free_counts(self) -> dict[int, np.ndarray]:
+        """Correct and all twin-free test graphs of each fold, ``[F, 2]``, by seed; only seeds that have the counts."""
+        return {
+            record.key.seed: np.array(record.metrics.twin_free)
+            for record in self.of("held-out")
+            if record.metrics is not None and record.metrics.twin_free is not None
+        }
 
     @property
     def peak_memory(self) -> int | None:
