@@ -130,6 +130,7 @@ def test_list_shows_available_sets(tmp_path):
     assert (shown["MUTAG"]["here"], shown["MUTAG"]["path"]) == (True, str(tmp_path / "MUTAG.zip"))
     assert (shown["DD"]["here"], shown["DD"]["path"]) == (False, None)
     assert shown["planted-parts"]["embedded"]
+    assert (shown["benzene"]["embedded"], shown["benzene"]["extra"]) == (True, "chem")
     lines = run("list", "--root", tmp_path).stdout.splitlines()
     available = {line.split()[0]: line.split()[3] for line in lines if line.startswith(("MUTAG", "DD"))}
     assert (available["MUTAG"], available["DD"]) == ("yes", "no")

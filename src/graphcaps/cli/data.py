@@ -64,7 +64,9 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
     headings = ("name", "graphs", "classes", "here", "nodes", "kind", "graphs; classes")
     table = columns(*headings[: 7 if is_wide else 5], right=("graphs", "classes"))
     for name, entry in CATALOGUE.items():
-        here = "embedded" if entry.embedded else ("yes" if paths[name] else "no")
+        here = "yes" if paths[name] else "no"
+        if entry.embedded:
+            here = "embedded" if entry.extra is None else f"embedded, needs {entry.extra}"
         row = (name, f"{entry.graphs:,}", str(entry.classes), here, entry.nodes, entry.kind, entry.title)
         table.add_row(*row[: len(table.columns)])
     console.print(table)
@@ -84,6 +86,7 @@ def _entry(name: str, path: Path | None) -> dict[str, Any]:
         "classes": entry.classes,
         "nodes": entry.nodes,
         "embedded": entry.embedded,
+        "extra": entry.extra,
         "here": entry.embedded or path is not None,
         "path": None if path is None else str(path),
         "collection_sha256": entry.collection_sha256,

@@ -112,7 +112,7 @@ def configure(
     name in the catalogue.
 
     Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
-    the paper, "planted-parts" for the embedded ones. Molecules that were read from SMILES take "molecules". All other
+    the paper, "planted-parts" for the levels of that one. Molecules from SMILES take "molecules". All other
     graphs take "default", whatever the name of their file: the values of a paper preset hold for its data set only.
 
     A model other than the preset's starts from its own defaults, except that it takes over the width of the preset's
@@ -280,7 +280,7 @@ def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = N
     else:
         entry = find_entry(store.name)
         reason = "not loaded from the catalogue"
-        if entry is not None:
+        if entry is not None and (entry.level is not None or not entry.embedded):
             family = "planted-parts" if entry.embedded else "paper"
             reason += f"; --preset {family} takes that of {entry.name}"
     return f"preset: {config.source} ({reason})"

@@ -103,7 +103,7 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None, model: st
     elif family.lower() == _PAPER:
         name = f"{_PAPER}/{_paper_dataset(member if slash else dataset)}"
     else:
-        name = _EMBEDDED if embedded is not None and embedded.embedded else preset
+        name = _EMBEDDED if embedded is not None and embedded.level is not None else preset
     if name not in list_presets():
         known = [_PAPER, _PUBLISHED, *(each for each in list_presets() if "/" not in each)]
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
@@ -174,7 +174,7 @@ def _paper_dataset(dataset: str | Path | None) -> str:
     entry = find_entry(name)
     if entry is not None and entry.name in datasets:
         return entry.name
-    if entry is not None and entry.embedded:
+    if entry is not None and entry.level is not None:
         fix = f"Use the preset '{_EMBEDDED}'."
     else:
         near = difflib.get_close_matches(name.upper(), datasets, n=3, cutoff=0.5)

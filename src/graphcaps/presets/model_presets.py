@@ -16,11 +16,11 @@ __all__ = ["comparison_config", "preset_of_graphs", "replace_model"]
 def preset_of_graphs(store: GraphStore) -> RunConfig:
     """The preset of HGCN for some graphs.
 
-    "paper" for a data set that was loaded by its name in the catalogue, "planted-parts" for an embedded one,
-    "molecules" for molecules that were read from SMILES, and "default" for all others, whatever their name.
+    "paper" for a data set that was loaded by its name in the catalogue, "planted-parts" for its levels,
+    "molecules" for molecules from SMILES, and "default" for all others, whatever their name.
     """
     entry = None if store.catalogue_name is None else CATALOGUE[store.catalogue_name]
-    if entry is not None and entry.embedded:
+    if entry is not None and entry.level is not None:
         return load_preset("planted-parts")
     if entry is not None and f"paper/{entry.name}" in list_presets():
         return load_preset("paper", entry.name)

@@ -7,6 +7,7 @@ import hashlib
 import pytest
 
 from graphcaps.data.datasets.catalogue import CATALOGUE, find_entry, similar_names
+from graphcaps.data.datasets.molecule_tasks import MOLECULE_TASKS
 from graphcaps.data.datasets.planted_parts import LEVELS, planted_parts
 
 PAPER = [name for name, entry in CATALOGUE.items() if not entry.embedded]
@@ -15,7 +16,11 @@ PAPER = [name for name, entry in CATALOGUE.items() if not entry.embedded]
 def test_it_holds_the_papers_eleven_and_the_embedded_sets():
     assert len(PAPER) == 11
     embedded = [name for name, entry in CATALOGUE.items() if entry.embedded]
-    assert embedded == ["planted-parts", *(f"planted-parts-{level}" for level in LEVELS)]
+    assert embedded == [
+        "planted-parts",
+        *(f"planted-parts-{level}" for level in LEVELS),
+        *("ba-2motifs", "ba-multishapes", *MOLECULE_TASKS),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,11 @@ import torch
 from typer.testing import CliRunner
 
 from graphcaps.cli.main import app
-from graphcaps.data.datasets import download, loading
+from graphcaps.data.datasets import download, loading, molecule_tasks
 from graphcaps.data.datasets.cache import cache_contents
 from graphcaps.data.datasets.loading import find_dataset, load_dataset, open_dataset, search_folders
 from graphcaps.data.readers.graph_metadata import ReadingWarning
-from graphcaps.errors import ArgumentError, DataError, GraphcapsError, UsageError
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError, MissingExtraError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -294,3 +296,48 @@ def test_graph_attributes_of_a_tu_folder_are_said(tmp_path):
     assert open_dataset(folder).all_notes == (note,)
     shown = CliRunner().invoke(app, ["data", "info", str(folder), "--json"])
     assert json.loads(shown.stdout)["reading"] == [note]
+
+
+# ---------------------------------------------------------------------- generated molecules
+@pytest.fixture
+def few_molecules(monkeypatch):
+    """The molecule tasks with 20 molecules."""
+    monkeypatch.setattr(molecule_tasks, "molecule_task", partial(molecule_tasks.molecule_task, num_graphs=20))
+
+
+def without_rdkit(monkeypatch):
+    for name in ("rdkit", "rdkit.Chem"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_generated_molecules_come_from_the_cache_the_second_time(few_molecules):
+    pytest.importorskip("rdkit")
+    first, second = open_dataset("benzene"), open_dataset("Benzene")
+    assert (first.from_cache, second.from_cache, first.source) == (False, True, None)
+    assert first.store.catalogue_name == second.store.catalogue_name == "benzene"
+    assert first.store.smiles == second.store.smiles
+    assert first.store.featurizer == second.store.featurizer == "standard"
+    for name in ("element", "part", "kind", "reason"):
+        assert torch.equal(first.store.truth[name], second.store.truth[name])
+    assert open_dataset("benzene", cache=False).from_cache is False
+
+
+def test_generated_molecules_need_rdkit_only_to_be_generated(few_molecules, monkeypatch):
+    pytest.importorskip("rdkit")
+    with monkeypatch.context() as context:
+        without_rdkit(context)
+        with pytest.raises(MissingExtraError, match=r"needs rdkit: .*'graphcaps\[chem\]'"):
+            load_dataset("nitro-or-amine")
+        result = CliRunner().invoke(app, ["data", "info", "nitro-or-amine"])
+        assert result.exit_code == 2
+        assert "pip install 'graphcaps[chem]'" in result.stderr
+    store = load_dataset("nitro-or-amine")
+    without_rdkit(monkeypatch)
+    assert load_dataset("nitro-or-amine").smiles == store.smiles
+
+
+@pytest.mark.parametrize("name", ["ba-2motifs", "BA_2Motifs", "ba-multishapes"])
+def test_barabasi_albert_sets_need_no_file(name):
+    loaded = open_dataset(name)
+    assert (loaded.source, len(loaded.store)) == (None, 1000)
+    assert loaded.store.catalogue_name == loaded.store.name == name.lower().replace("_", "-")

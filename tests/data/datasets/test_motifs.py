@@ -42,6 +42,10 @@ def test_motif_is_the_graph_of_its_name(kind, size):
     assert part.degrees == tuple(degree for _, degree in sorted(to_graph(part).degree))
 
 
+def test_house_is_that_of_networkx():
+    assert nx.is_isomorphic(to_graph(build_motif("house", 4)), nx.house_graph())
+
+
 def test_kinds_differ_at_every_size():
     shapes = [to_graph(build_motif(kind, size)) for kind in MOTIF_KINDS[1:] for size in range(4, 9)]
     for i, graph in enumerate(shapes):

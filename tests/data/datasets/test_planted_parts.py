@@ -211,6 +211,12 @@ def test_ground_truth_matches_the_planted_motifs(level, store):
     assert set(blurred.values()) == {numbers.noise}
 
 
+def test_reason_is_the_part_of_the_deciding_motifs(store):
+    part, reason = store.truth["part"], store.truth["reason"]
+    assert torch.equal(reason >= 0, (part >= 0) & (part < 4))
+    assert torch.equal(reason[reason >= 0], part[reason >= 0])
+
+
 def test_every_kind_of_distractor_occurs(level, store):
     kinds = {MOTIF_KINDS[k] for k in store.truth["kind"][store.truth["part"] >= 4].unique().tolist()}
     expected = {"easy": set(), "medium": {"wheel", "grid", "comb"}, "hard": set(MOTIF_KINDS[1:])}

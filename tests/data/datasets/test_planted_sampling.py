@@ -10,10 +10,10 @@ import pytest
 from graphcaps.data.datasets.planted_parts import (
     LEVELS,
     GraphTemplate,
-    PortableRandom,
     sample_profile,
     sample_template,
 )
+from graphcaps.data.datasets.portable_random import PortableRandom
 
 
 def refined_colours(graph: nx.Graph, rounds: int) -> Counter:

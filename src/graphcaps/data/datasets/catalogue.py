@@ -30,7 +30,8 @@ class CatalogueEntry:
         nodes (str): Labels and attributes of the nodes.
         collection_sha256 (str, optional): Checksum of the zip in the TU collection, if it is known.
         measured_sha256 (str, optional): Checksum of the zip that the results were measured with.
-        level (str, optional): Difficulty level of an embedded data set; ``None`` for others.
+        level (str, optional): Difficulty level of ``planted-parts``; ``None`` for others.
+        extra (str, optional): Extra that is needed to generate the data set, such as ``"chem"``.
     """
 
     name: str
@@ -42,14 +43,16 @@ class CatalogueEntry:
     collection_sha256: str | None = None
     measured_sha256: str | None = None
     level: Literal["easy", "medium", "hard"] | None = None
+    extra: str | None = None
 
     @property
     def embedded(self) -> bool:
         """Whether the package generates the data set, so that no file is needed."""
-        return self.level is not None
+        return self.kind == "generated"
 
 
 _PLANTED = "planted motifs on a scaffold; which motifs are connected"
+_ATOMS = "7 labels"
 
 _ENTRIES = (
     CatalogueEntry(
@@ -166,6 +169,36 @@ _ENTRIES = (
     CatalogueEntry("planted-parts-easy", _PLANTED, "generated", 360, 3, "none", level="easy"),
     CatalogueEntry("planted-parts-medium", _PLANTED, "generated", 360, 3, "none", level="medium"),
     CatalogueEntry("planted-parts-hard", _PLANTED, "generated", 360, 3, "none", level="hard"),
+    CatalogueEntry("ba-2motifs", "random trees; with a house or a cycle", "generated", 1000, 2, "none"),
+    CatalogueEntry(
+        "ba-multishapes",
+        "random trees with houses, wheels and grids; two different ones or not",
+        "generated",
+        1000,
+        2,
+        "none",
+    ),
+    CatalogueEntry(
+        "benzene", "molecules; with a benzene ring or not", "generated", 4000, 2, _ATOMS, extra="chem"
+    ),
+    CatalogueEntry(
+        "fluoride-carbonyl",
+        "molecules; with a fluoride and a carbonyl group or not",
+        "generated",
+        4000,
+        2,
+        _ATOMS,
+        extra="chem",
+    ),
+    CatalogueEntry(
+        "nitro-or-amine",
+        "molecules; with a nitro group or a primary amine, or not",
+        "generated",
+        4000,
+        2,
+        _ATOMS,
+        extra="chem",
+    ),
 )
 
 CATALOGUE: dict[str, CatalogueEntry] = {entry.name: entry for entry in _ENTRIES}

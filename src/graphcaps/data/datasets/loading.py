@@ -2,7 +2,7 @@
 
 A name is looked up in this order:
 
-1. the embedded data sets (``planted-parts``);
+1. the embedded data sets, which are generated (``planted-parts``, ``ba-2motifs``, ``benzene`` …);
 2. ``NAME.zip`` or ``NAME/`` in ``root``, in ``$GRAPHCAPS_DATA`` and in the user's data folder;
 3. the TU collection, from which ``NAME.zip`` is downloaded into the user's data folder.
 
@@ -127,16 +127,34 @@ def open_dataset(
             expected = f"be omitted for '{name}', since it applies to user files only"
             raise ArgumentError("load_dataset", option, expected, repr(value))
     entry = None if _is_path(name) else find_entry(str(name))
-    if entry is not None and entry.level is not None:
-        from graphcaps.data.datasets.planted_parts import planted_parts
-
-        store = replace(planted_parts(entry.level), name=entry.name, catalogue_name=entry.name)
-        return LoadedDataset(store, None, False)
+    if entry is not None and entry.embedded:
+        return _generate(entry, cache)
     loaded = _read_tu_cached(find_dataset(name, root, download=download), cache)
     if entry is None:
         return loaded
     # Set here and not in the cache: the same file may also be opened by its path.
     return replace(loaded, store=loaded.store.with_catalogue_name(entry.name))
+
+
+def _generate(entry: CatalogueEntry, cache: bool) -> LoadedDataset:
+    """An embedded data set; molecules, which take seconds and need RDKit, from the cache if they are there."""
+    from graphcaps.data.datasets.ba_motifs import ba_2motifs, ba_multishapes
+    from graphcaps.data.datasets.molecule_tasks import MOLECULE_TASKS, molecule_task, task_digest
+    from graphcaps.data.datasets.planted_parts import planted_parts
+
+    from_cache = False
+    if entry.name in MOLECULE_TASKS:
+        digest = task_digest(entry.name)
+        cached = load_cached(digest) if cache else None
+        from_cache = cached is not None
+        store = cached or molecule_task(entry.name)
+        if cache and not from_cache:
+            save_cached(store, digest)
+    elif entry.level is not None:
+        store = replace(planted_parts(entry.level), name=entry.name)
+    else:
+        store = ba_2motifs() if entry.name == "ba-2motifs" else ba_multishapes()
+    return LoadedDataset(store.with_catalogue_name(entry.name), None, from_cache)
 
 
 def find_dataset(name: str | Path, root: str | Path | None = None, *, download: bool = True) -> Path:

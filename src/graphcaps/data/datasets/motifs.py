@@ -1,4 +1,4 @@
-"""Motifs of the embedded data set ``planted-parts``: rings, stars, cliques and other small graphs."""
+"""Motifs of the generated data sets: rings, stars, cliques, houses and other small graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CORE_KINDS: tuple[str, ...] = ("ring", "star", "clique", "ladder")
 """The four motifs of every graph; which of them are connected determines the class."""
 
 MOTIF_KINDS: tuple[str, ...] = ("scaffold", *CORE_KINDS, "wheel", "grid", "comb")
-"""Names of the kinds, in the order of ``truth["kind"]``. Nodes that belong to no motif are scaffold."""
+"""Kinds of ``planted-parts``, in the order of ``truth["kind"]``. Nodes that belong to no motif are scaffold."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Motif:
     """A small graph that is planted as one part of a larger graph.
 
     Args:
-        kind (str): One of :data:`MOTIF_KINDS`, except ``"scaffold"``.
+        kind (str): One of :data:`MOTIF_KINDS`, except ``"scaffold"``, or ``"house"``.
         num_nodes (int): Number of nodes, numbered from 0.
         edges (tuple): Undirected edges, each listed once.
     """
@@ -64,6 +64,7 @@ def build_motif(kind: str, size: int) -> Motif:
     ``wheel``     nodes of the rim around one hub              size + 1
     ``grid``      columns of three nodes                       3 · size
     ``comb``      nodes of the spine, each with one tooth      2 · size
+    ``house``     nodes of the square below the roof, 4        size + 1
     ============  ===========================================  ==========
     """
     edges = _EDGES[kind](size)
@@ -104,6 +105,10 @@ def _comb(size: int) -> Edges:
     return spine + teeth
 
 
+def _house(size: int) -> Edges:
+    return [*_ring(size), (0, size), (1, size)]
+
+
 _EDGES: dict[str, Callable[[int], Edges]] = {
     "ring": _ring,
     "star": _star,
@@ -112,4 +117,5 @@ _EDGES: dict[str, Callable[[int], Edges]] = {
     "wheel": _wheel,
     "grid": _grid,
     "comb": _comb,
+    "house": _house,
 }

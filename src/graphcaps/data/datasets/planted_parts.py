@@ -11,15 +11,14 @@ The data set is frozen: tests pin the checksums of the default graphs of the thr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Literal
 
-import numpy as np
 import torch
 
 from graphcaps.data.datasets.motifs import CORE_KINDS, MOTIF_KINDS, Motif, build_motif
+from graphcaps.data.datasets.portable_random import PortableRandom, Range
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
@@ -32,15 +31,11 @@ __all__ = [
     "DegreeProfile",
     "GraphTemplate",
     "PlantedLevel",
-    "PortableRandom",
     "planted_parts",
     "sample_profile",
     "sample_template",
 ]
 
-
-T = TypeVar("T")
-Range = tuple[int, int]  # both ends included
 
 MATCHINGS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
 """Pairs of the four core motifs that are connected, for each class."""
@@ -72,46 +67,6 @@ class PlantedLevel:
     side_nodes: Range = (0, 0)
     distractors: Literal["none", "single", "pair"] = "none"
     noise: int = 0
-
-
-class PortableRandom:
-    """Random choices that are the same in every version of numpy.
-
-    numpy guarantees the raw bits of PCG64 between versions, but not the numbers that its ``Generator`` derives from
-    them. The few choices that are needed are therefore derived here. The remainder of 64 random bits modulo a number
-    below 100 is uniform to one part in 10^17.
-
-    Args:
-        seeds (int): Entropy of the seed sequence.
-    """
-
-    def __init__(self, *seeds: int) -> None:
-        self._bits = np.random.PCG64(np.random.SeedSequence(seeds))
-        self._buffer: list[
-            int
-        ] = []  # words drawn in advance, in reverse order, because single calls are slow
-
-    def below(self, end: int) -> int:
-        """An integer from 0 to ``end`` − 1."""
-        if not self._buffer:
-            self._buffer = self._bits.random_raw(1024)[::-1].tolist()
-        return self._buffer.pop() % end
-
-    def between(self, ends: Range) -> int:
-        """An integer of a range that includes both ends."""
-        return ends[0] + self.below(ends[1] - ends[0] + 1)
-
-    def choose(self, items: Sequence[T]) -> T:
-        """One of ``items``."""
-        return items[self.below(len(items))]
-
-    def shuffled(self, items: Iterable[T]) -> list[T]:
-        """The items in random order (Fisher-Yates)."""
-        order = list(items)
-        for i in range(len(order) - 1, 0, -1):
-            j = self.below(i + 1)
-            order[i], order[j] = order[j], order[i]
-        return order
 
 
 @dataclass(frozen=True)
@@ -300,7 +255,8 @@ def planted_parts(
     Returns:
         GraphStore: Graphs without labels and attributes. ``truth["part"] [N]`` is the part of each node: 0 to 3 are
         ring, star, clique and ladder, 4 and 5 are distractors, −1 is scaffold or bridge. ``truth["kind"] [N]`` is an
-        index into :data:`MOTIF_KINDS`.
+        index into :data:`MOTIF_KINDS`. ``truth["reason"] [N]`` is the part of nodes of the four motifs that determine
+        the class, −1 elsewhere.
 
     Raises:
         ArgumentError: If the level is unknown, the seed is negative or the number is not a multiple of three.
@@ -332,6 +288,7 @@ def planted_parts(
             y.append(label)
 
     source, target = torch.tensor(ends, dtype=torch.long).T
+    parts = torch.tensor(part)
     edges = clean_edges(torch.cat([source, target]), torch.cat([target, source]), len(part))
     return GraphStore.from_clean_edges(
         f"planted-parts-{level}",
@@ -340,5 +297,9 @@ def planted_parts(
         y=torch.tensor(y),
         # Named after the motif that is connected to the ring; the other two are connected as well.
         class_names=tuple(f"{CORE_KINDS[0]}-{CORE_KINDS[pairs[0][1]]}" for pairs in MATCHINGS),
-        truth={"part": torch.tensor(part), "kind": torch.tensor(kind)},
+        truth={
+            "part": parts,
+            "kind": torch.tensor(kind),
+            "reason": parts.where(parts < len(CORE_KINDS), -1),
+        },
     )

@@ -18,7 +18,7 @@ import torch
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import library_versions
 from graphcaps.data.datasets.element_labels import name_node_labels
-from graphcaps.data.datasets.motifs import MOTIF_KINDS
+from graphcaps.data.datasets.kind_names import kind_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
 from graphcaps.explanation.explanation_data import ExplanationData, StoreExplanationData
@@ -292,7 +292,7 @@ def _node_columns(
             node_rows = store.node_ptr[:-1][explanations.node_graph[rows]] + explanations.nodes[rows]
         # Kind 0 is the scaffold, which belongs to no part.
         columns["planted"] = (store.truth["kind"][node_rows] - 1).numpy().astype(np.int8)
-        names["planted"] = {"title": "Planted part", "names": list(MOTIF_KINDS[1:])}
+        names["planted"] = {"title": "Planted part", "names": list(kind_names(store)[1:])}
     return columns, names
 
 
