@@ -19,7 +19,7 @@ from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_writer import write_tu
-from graphcaps.explanation import explain_store
+from graphcaps.explanation import capsule_cards, counterfactuals, explain_store
 from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, METRICS
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import TrainingProfile
@@ -95,6 +95,37 @@ def test_one_graph_as_a_tree(model: Path, data: Path) -> None:
         "explanation"
     ]
     assert other["target"] == "ring-clique"
+
+
+def test_capsules_as_table_and_json(model: Path, data: Path) -> None:
+    result = run(model, data, "--capsules")
+    assert result.exit_code == 0, result.output
+    cards = capsule_cards(explain_store(load(model), read_tu(data)), read_tu(data))
+    used = [card for card in cards.cards if card.nodes]
+    assert len(re.findall(r"^\d+ +\d+ %", result.stdout, re.MULTILINE)) == len(used)
+    assert "graphs of each true" in result.stdout
+    assert "share of the most frequent kind" in result.stdout
+    content = json.loads(run(model, data, "--capsules", "--json").stdout)["capsules"]
+    assert content == json.loads(json.dumps(cards.as_dict()))
+
+
+def test_counterfactuals_of_one_graph(tmp_path: Path, data: Path) -> None:
+    store, model = read_tu(data), tmp_path / "parts.safetensors"
+    torch.manual_seed(0)
+    arguments = {"capsule_dim": 8, "num_capsules": (5,), "num_factors": 2, "parts": "blocks"}
+    train_small(planted(), arguments=arguments, epochs=12).save(model)
+    fitted = load(model)
+    found = [counterfactuals(fitted, store[graph]) for graph in range(len(store))]
+    graph = max(range(len(store)), key=lambda number: len(found[number]))
+    assert len(found[graph])
+    result = run(model, data, "--graph", graph + 1)
+    words = " ".join(result.stdout.split())
+    assert found[graph].sentence in words
+    one = found[graph][0]
+    verb = "without" if one.kind == "removal" else "with one node in place of"
+    assert f"{one.class_name}, {100 * one.probability:.1f} %: {verb} node" in words
+    content = json.loads(run(model, data, "--graph", graph + 1, "--json").stdout)["explanation"]
+    assert content["counterfactuals"] == found[graph].as_dict()
 
 
 def test_metrics_as_table_and_json(
@@ -175,7 +206,9 @@ def test_the_report_is_written(model: Path, data: Path, tmp_path: Path) -> None:
         (("--measure", "--methods", "lime"), "'--methods' must name some of capsules"),
         (("--methods", "capsules"), "must be used with --measure"),
         (("--target", "nothing"), "'target' must be one of ring-star"),
-        (("--measure", "--graph", 1), "'--graph' must be used without --measure and --out"),
+        (("--measure", "--graph", 1), "'--graph' must be used without --measure, --capsules and --out"),
+        (("--capsules", "--graph", 1), "'--graph' must be used without --measure, --capsules and --out"),
+        (("--counterfactuals",), "'--counterfactuals' must be used with --graph or --out"),
     ],
 )
 def test_invalid_arguments_end_with_2_and_one_sentence(

@@ -8,12 +8,14 @@ hours, others end the process: call these functions only through the pool.
 from __future__ import annotations
 
 import base64
+import json
 from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphcaps._io.optional_imports import require
 from graphcaps.chemistry.featurizers import Featurizer, find_featurizer
+from graphcaps.chemistry.functional_groups import group_smarts, name_group
 
 __all__ = ["INTEGERS", "MAX_SMILES_LENGTH", "TASKS", "Option", "ParsedMolecule", "perform"]
 
@@ -188,6 +190,110 @@ def _draw_graph(text: object) -> ParsedMolecule:
     return [], molecule.ToBinary(chem.PropertyPickleOptions.AllProps)
 
 
+def _name_groups(text: object) -> ParsedMolecule:
+    """SMARTS and name of groups of atoms of one molecule, one after the other.
+
+    Args:
+        text (object): JSON with ``groups``, lists of atoms, and the molecule: ``smiles``, whose atoms are counted in
+            the order of the text, or ``binary``, RDKit's binary form in base 64, whose valences are not checked.
+    """
+    chem, request = _chem(), json.loads(str(text))
+    if "smiles" in request:
+        molecule = _valid(chem, request["smiles"])
+    else:
+        molecule = chem.Mol(base64.b64decode(request["binary"]))
+        for atom in molecule.GetAtoms():  # as many hydrogens as the valence asks for
+            atom.SetNoImplicit(False)
+        molecule.UpdatePropertyCache(strict=False)
+        chem.FastFindRings(molecule)
+    texts: list[str] = []
+    for atoms in request["groups"]:
+        texts += [group_smarts(molecule, atoms), name_group(molecule, atoms)]
+    return texts, b""
+
+
+def _edit_smiles(text: object) -> ParsedMolecule:
+    """Canonical SMILES of edited molecules, one after the other; "" for an edit that gives no valid molecule.
+
+    An edit removes atoms, whose bonds to the rest become hydrogens, or replaces them by one carbon with single bonds.
+    The result is valid if RDKit sanitises it and it has no more fragments than before.
+
+    Args:
+        text (object): JSON with ``smiles``, whose atoms are counted in the order of the text, and ``edits``: pairs of a
+            list of atoms and whether a carbon takes their place.
+    """
+    chem, request = _chem(), json.loads(str(text))
+    molecule = _valid(chem, request["smiles"])
+    before = chem.MolToSmiles(molecule)
+    fragments = len(chem.GetMolFrags(molecule))
+    chem.Kekulize(molecule, clearAromaticFlags=True)
+    texts = []
+    for atoms, replaced in request["edits"]:
+        edited = _without_atoms(chem, molecule, set(atoms), replaced)
+        smiles = (
+            "" if edited is None or len(chem.GetMolFrags(edited)) > fragments else chem.MolToSmiles(edited)
+        )
+        texts.append("" if smiles == before or not smiles or chem.MolFromSmiles(smiles) is None else smiles)
+    return texts, b""
+
+
+def _without_atoms(chem: Any, molecule: Any, atoms: set[int], replaced: bool) -> Any:
+    """The sanitised molecule without atoms, or ``None`` if it is not valid."""
+    edited = chem.RWMol(molecule)
+    carbon = edited.AddAtom(chem.Atom(6)) if replaced else None
+    for bond in molecule.GetBonds():
+        ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        outside = [end for end in ends if end not in atoms]
+        if len(outside) != 1:
+            continue
+        atom = edited.GetAtomWithIdx(outside[0])
+        freed = round(bond.GetBondTypeAsDouble())
+        if carbon is not None and edited.GetBondBetweenAtoms(carbon, outside[0]) is None:
+            edited.AddBond(carbon, outside[0], chem.BondType.SINGLE)
+            freed -= 1
+        if atom.GetNoImplicit():  # its hydrogens are written out
+            atom.SetNumExplicitHs(atom.GetNumExplicitHs() + freed)
+        atom.SetChiralTag(chem.ChiralType.CHI_UNSPECIFIED)
+    for index in sorted(atoms, reverse=True):
+        edited.RemoveAtom(index)
+    if not edited.GetNumAtoms():
+        return None
+    try:
+        chem.SanitizeMol(edited)
+    except ValueError:  # a valence that does not exist
+        return None
+    return edited
+
+
+def _check_valences(text: object) -> ParsedMolecule:
+    """SMILES of a molecule in RDKit's binary form, in base 64, whose hydrogens and charges are not known.
+
+    Nitro groups and other N-oxides are written without charges in data sets without charges: a nitrogen with four
+    bonds and a terminal oxygen beside it get theirs.
+    """
+    chem = _chem()
+    molecule = chem.RWMol(chem.Mol(base64.b64decode(str(text))))
+    for atom in molecule.GetAtoms():
+        atom.SetNoImplicit(False)
+    for atom in molecule.GetAtoms():
+        order = sum(bond.GetBondTypeAsDouble() for bond in atom.GetBonds())
+        if atom.GetAtomicNum() != 7 or order != 4:
+            continue
+        oxygens = [
+            bond.GetOtherAtom(atom)
+            for bond in atom.GetBonds()
+            if bond.GetBondType() == chem.BondType.SINGLE and bond.GetOtherAtom(atom).GetDegree() == 1
+        ]
+        atom.SetFormalCharge(1)
+        for oxygen in [other for other in oxygens if other.GetAtomicNum() == 8][:1]:
+            oxygen.SetFormalCharge(-1)
+    try:
+        chem.SanitizeMol(molecule)
+    except ValueError as error:
+        raise _InvalidMolecule(" ".join(str(error).split())) from error
+    return [str(chem.MolToSmiles(molecule))], b""
+
+
 def _compute_coordinates(molecule: Any) -> None:
     require("rdkit.Chem.rdDepictor", extra="chem", purpose=_PURPOSE).Compute2DCoords(molecule)
 
@@ -212,5 +318,8 @@ TASKS: Mapping[str, Callable[..., ParsedMolecule]] = {
     "fingerprint": _fingerprint,
     "draw-smiles": _draw_smiles,
     "draw-graph": _draw_graph,
+    "name-groups": _name_groups,
+    "edit-smiles": _edit_smiles,
+    "check-valences": _check_valences,
 }
 """All tasks by name."""

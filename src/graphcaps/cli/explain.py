@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from graphcaps.cli.capsule_tables import show_capsules, show_counterfactuals
 from graphcaps.cli.data_options import (
     BadMolecules,
     EdgeLabel,
@@ -82,6 +83,14 @@ def explain(
             help="Kind of picture: parts, scores, flow, assignment, iterations or molecule.",
         ),
     ] = None,
+    capsules: Annotated[
+        bool,
+        option("--capsules", help="Describe each capsule over all graphs: use, classes and typical groups."),
+    ] = False,
+    changes: Annotated[
+        bool,
+        option("--counterfactuals", help="With --out: search counterfactuals of all graphs on the page."),
+    ] = False,
     measure: Annotated[
         bool, option("--measure", help="Compute metrics of the explanations, and of other methods.")
     ] = False,
@@ -110,19 +119,23 @@ def explain(
 ) -> None:
     """Explain the predictions of a model by its capsules and node scores.
 
-    --graph explains one graph, --measure computes metrics over all graphs, and --out writes a page for the browser.
-    Without these options a summary is printed.
+    --graph explains one graph and names the smallest groups whose removal or replacement changes its class. --capsules
+    says what each capsule stands for, --measure computes metrics over all graphs, and --out writes a page for the
+    browser. Without these options a summary is printed.
     """
     method_names = _parse_methods(methods) if measure else ()
     if not measure and (methods is not None or beside):
         raise ArgumentError("explain", "--methods, --beside", "be used with --measure", "neither")
-    if graph is not None and (measure or out is not None):
-        raise ArgumentError("explain", "--graph", "be used without --measure and --out", "both")
+    if graph is not None and (measure or capsules or out is not None):
+        raise ArgumentError("explain", "--graph", "be used without --measure, --capsules and --out", "both")
+    if changes and graph is None and out is None:
+        raise ArgumentError("explain", "--counterfactuals", "be used with --graph or --out", "neither")
     if out is not None:
         check_output_folder(out)
     from graphcaps.data.features.compatibility import UnseenValueWarning, describe_others
     from graphcaps.data.features.truncate import TruncationWarning
-    from graphcaps.explanation import explain_store
+    from graphcaps.explanation import capsule_cards, explain_store
+    from graphcaps.explanation.counterfactual_search import find_counterfactuals
     from graphcaps.inference.fitted_model import load
     from graphcaps.training.device import choose_device
 
@@ -170,18 +183,25 @@ def explain(
         if picture is not None:
             _draw(picture, kind, explanation, loaded, selected.index)
             result["picture"] = str(picture)
+        (changed,) = find_counterfactuals(fitted, checked, explanations)
         if as_json:
             row_id = {} if selected.name is None else {"id": selected.name}
             details = {"graph": selected.number, **row_id, "tree": explanation.tree}
+            details["counterfactuals"] = changed.as_dict()
             print_json(result | {"explanation": explanation.as_dict() | details})
         else:
             (reason,) = ("",) if fitted.profile is None else fitted.out_of_distribution(checked)
             show_graph(explanation, selected.label, explained, reason)
+            if not explanation.note:
+                show_counterfactuals(changed, _elements(explained))
         if picture is not None:
             note(f"Written: {picture}")
         return
     used_in = fitted.used_in(checked)
     metrics = None
+    cards = capsule_cards(explanations, store) if capsules or out is not None else None
+    if capsules and cards is not None:
+        result["capsules"] = cards.as_dict()
     with warnings.catch_warnings():
         for said in (UnseenValueWarning, TruncationWarning):  # in the notes above
             warnings.simplefilter("ignore", said)
@@ -194,13 +214,17 @@ def explain(
             result["report"] = str(page)
     if as_json:
         print_json(result)
+    elif capsules and cards is not None:
+        show_capsules(cards)
+        if metrics is not None:
+            _show_metrics(metrics)
     elif metrics is not None:
         _show_metrics(metrics)
     else:
         copies = "" if fitted.split_hashes is None else fitted.split_hashes.describe_copies()
         _show_summary(explanations, store, seconds, used_in, copies)
         if out is None:
-            hint = "\nOne graph: --graph 1. Metrics: --measure. A page for the browser: --out report"
+            hint = "\nOne graph: --graph 1. Capsules: --capsules. Metrics: --measure. A page: --out report"
             terminal().print(hint, style="dim")
     if out is not None:
         note(f"Written: {result['report']}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from graphcaps.explanation.capsule_description import CapsuleCard, CapsuleCards, TypicalGroup, capsule_cards
+from graphcaps.explanation.counterfactual_search import Counterfactual, Counterfactuals, counterfactuals
 from graphcaps.explanation.explainer import explain, explain_store
 from graphcaps.explanation.explanation import ExplainedLevel, Explanation, StoreExplanation
 from graphcaps.explanation.partition_drawing import draw_parts
@@ -22,11 +24,18 @@ _LATE = {
 }
 
 __all__ = [
+    "CapsuleCard",
+    "CapsuleCards",
     "CapsuleExplainer",
+    "Counterfactual",
+    "Counterfactuals",
     "ExplainedLevel",
     "Explanation",
     "GraphProbabilities",
     "StoreExplanation",
+    "TypicalGroup",
+    "capsule_cards",
+    "counterfactuals",
     "draw_parts",
     "evaluate_explanations",
     "explain",

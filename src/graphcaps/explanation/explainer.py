@@ -23,7 +23,7 @@ from graphcaps.explanation.model_inputs import (
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.lengths.lengths import lengths
 
-__all__ = ["explain", "explain_encoded", "explain_members", "explain_store"]
+__all__ = ["class_probabilities", "explain", "explain_encoded", "explain_members", "explain_store"]
 
 
 def explain(
@@ -114,6 +114,17 @@ def explain_members(
         member_node_scores=node_scores,
         member_predicted=torch.stack([one.predicted for one in each]),
     )
+
+
+def class_probabilities(model: ExplainedModel, encoded: EncodedGraphs) -> Tensor:
+    """Class probabilities of encoded graphs without an explanation, as :func:`explain` gives them, ``[G, O]``.
+
+    Args:
+        model: A ``FittedModel`` or an :class:`graphcaps.nn.HGCN`.
+        encoded (EncodedGraphs): Graphs that were encoded for it.
+    """
+    scores = torch.stack([_class_scores(member, encoded) for member in unwrap_members(model)])
+    return _probabilities(scores if len(scores) > 1 else scores[0], encoded.store.empty_graphs, encoded)
 
 
 @torch.no_grad()

@@ -20,19 +20,22 @@ from graphcaps.chemistry.rdkit_tasks import MAX_SMILES_LENGTH
 from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError, UsageError
-from graphcaps.explanation.explanation_data import ExplanationData
+from graphcaps.explanation.explanation_data import ExplanationData, StoreExplanationData
 from graphcaps.explanation.graph_drawing import check_suffix, class_label, normalise_scores
 from graphcaps.explanation.palette import WHITE, capsule_colour, score_colour
 
 __all__ = [
     "PURPOSE",
+    "build_molecule",
     "can_draw_molecule",
     "draw_explained_molecule",
     "draw_molecule",
+    "molecule_binary",
     "molecule_from_elements",
     "molecule_from_smiles",
     "molecule_from_store",
     "molecules_from_smiles",
+    "molecules_known",
 ]
 
 
@@ -53,6 +56,20 @@ def can_draw_molecule(explanation: ExplanationData, path: str | Path) -> bool:
     """Whether the graph was read from SMILES, RDKit can write the suffix, and RDKit is installed."""
     supported = Path(path).suffix.lower() in _SUFFIXES and explanation.elements is not None
     return supported and importlib.util.find_spec("rdkit") is not None
+
+
+def molecules_known(explanations: StoreExplanationData, store: GraphStore | None) -> bool:
+    """Whether the graphs are molecules with known elements: read from SMILES, or of a documented data set.
+
+    Args:
+        explanations (StoreExplanation): Explanations of the graphs.
+        store (GraphStore, optional): The graphs.
+    """
+    if explanations.smiles is not None or explanations.elements is not None:
+        return True
+    has_labels = store is not None and store.node_labels is not None and store.node_labels.size(1) == 1
+    known = store is not None and store.name in NODE_LABEL_ELEMENTS and store.name in EDGE_LABEL_BONDS
+    return has_labels and known and explanations.nodes is None
 
 
 def draw_explained_molecule(explanation: ExplanationData, path: str | Path, molecule: Any = None) -> None:
@@ -294,18 +311,26 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
     Raises:
         ArgumentError: If the nodes do not have exactly one label each.
     """
-    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
     own = store[graph]
-    labels = own.node_labels
     numbers = own.truth.get("element") if dataset is None else None
     if numbers is not None:
-        return molecule_from_elements(numbers, labels, _bonds_once(own), own.featurizer)
-    molecule = chem.RWMol()
+        return molecule_from_elements(numbers, own.node_labels, _bonds_once(own), own.featurizer)
+    return _place(build_molecule(own, store.name if dataset is None else dataset))
+
+
+def build_molecule(own: GraphStore, dataset: str) -> Any:
+    """A graph with node labels as an RDKit molecule without coordinates, see :func:`molecule_from_store`.
+
+    Args:
+        own (GraphStore): A store of one graph.
+        dataset (str): Data set whose label meanings apply.
+    """
+    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
+    molecule, labels = chem.RWMol(), own.node_labels
     if labels is None or labels.size(-1) != 1:
         got = "none" if labels is None else f"{labels.size(-1)} columns"
         raise ArgumentError("molecule_from_store", "store", "have one label per node", got)
-    name = store.name if dataset is None else dataset
-    elements = NODE_LABEL_ELEMENTS.get(name, ())
+    elements = NODE_LABEL_ELEMENTS.get(dataset, ())
     for label in labels[:, 0].tolist():
         known = 0 <= label < len(elements)
         atom = chem.Atom(elements[label] if known else 0)
@@ -313,7 +338,7 @@ def molecule_from_store(store: GraphStore, graph: int, *, dataset: str | None = 
         if not known:
             atom.SetProp("atomLabel", str(label))
         molecule.AddAtom(atom)
-    return _with_bonds(chem, molecule, _bonds_once(own), EDGE_LABEL_BONDS.get(name, ()))
+    return _with_bonds(chem, molecule, _bonds_once(own), EDGE_LABEL_BONDS.get(dataset, ()))
 
 
 def molecule_from_elements(
@@ -341,7 +366,7 @@ def molecule_from_elements(
             atom.SetNumExplicitHs(hydrogens[row])
         atom.SetNoImplicit(True)
         molecule.AddAtom(atom)
-    return _with_bonds(chem, molecule, bonds, BOND_TYPE.values)
+    return _place(_with_bonds(chem, molecule, bonds, BOND_TYPE.values))
 
 
 def _counts(labels: Tensor | None, featurizer: str | None, name: str) -> list[int] | None:
@@ -381,8 +406,19 @@ def _with_bonds(chem: Any, molecule: Any, bonds: Iterable[tuple[int, int, int]],
             molecule.GetBondBetweenAtoms(node, other).SetIsAromatic(True)
             for atom in (node, other):
                 molecule.GetAtomWithIdx(atom).SetIsAromatic(True)
-    properties = chem.PropertyPickleOptions.AllProps
-    binary = base64.b64encode(molecule.GetMol().ToBinary(properties)).decode()
+    return molecule.GetMol()
+
+
+def molecule_binary(molecule: Any) -> str:
+    """RDKit's binary form of a molecule, in base 64, as tasks of :mod:`graphcaps.chemistry.rdkit_tasks` read it."""
+    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
+    return base64.b64encode(molecule.ToBinary(chem.PropertyPickleOptions.AllProps)).decode()
+
+
+def _place(molecule: Any) -> Any:
+    """The molecule with 2D coordinates."""
+    chem = require("rdkit.Chem", extra="chem", purpose=PURPOSE)
+    binary = molecule_binary(molecule)
     (answer,) = call_rdkit("draw-graph", [binary], purpose=PURPOSE)
     if answer.problem:
         raise UsageError(f"The molecule cannot be drawn: {answer.problem}.")

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import UsageError
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.molecule_drawings import (
     molecule_from_elements,
     molecule_from_store,
     molecules_from_smiles,
+    molecules_known,
 )
 from graphcaps.explanation.report.report_data import Columns, smallest_type
 
@@ -43,7 +44,7 @@ def molecule_columns(
         index of its symbol in ``atoms``; ``bond`` per edge: 1 to 3 for the order, 4 aromatic, 5 other; ``wedge`` per
         edge: 1 for a solid and −1 for a hashed wedge from its first to its second node, 2 and −2 the other way round.
     """
-    if importlib.util.find_spec("rdkit") is None or not _are_molecules(explanations, store):
+    if importlib.util.find_spec("rdkit") is None or not molecules_known(explanations, store):
         return {}, {}
     symbols: dict[str, int] = {}
     tables: dict[str, list[np.ndarray]] = {name: [] for name in ("atom_x", "atom_y", "atom", "bond", "wedge")}
@@ -80,14 +81,6 @@ def molecule_columns(
     return columns, {"atoms": list(symbols)}
 
 
-def _are_molecules(explanations: StoreExplanationData, store: GraphStore | None) -> bool:
-    if explanations.smiles is not None or explanations.elements is not None:
-        return True
-    has_labels = store is not None and store.node_labels is not None and store.node_labels.size(1) == 1
-    known = store is not None and store.name in NODE_LABEL_ELEMENTS and store.name in EDGE_LABEL_BONDS
-    return has_labels and known and explanations.nodes is None
-
-
 def _drawn_from_smiles(explanations: StoreExplanationData, graphs: list[int]) -> dict[int, Any]:
     """RDKit molecules of the graphs with SMILES, ``None`` for one that cannot be drawn; all at once, on all cores."""
     smiles = {} if explanations.smiles is None else {graph: explanations.smiles[graph] for graph in graphs}
@@ -96,7 +89,14 @@ def _drawn_from_smiles(explanations: StoreExplanationData, graphs: list[int]) ->
 
 
 def _molecule(explanations: StoreExplanationData, store: GraphStore | None, graph: int) -> Any:
-    """The RDKit molecule of a graph without SMILES, with 2D coordinates."""
+    """The RDKit molecule of a graph without SMILES, with 2D coordinates; ``None`` if RDKit cannot place its atoms."""
+    try:
+        return _build_molecule(explanations, store, graph)
+    except UsageError:
+        return None
+
+
+def _build_molecule(explanations: StoreExplanationData, store: GraphStore | None, graph: int) -> Any:
     if explanations.elements is not None:
         nodes = slice(*explanations.node_ptr[graph : graph + 2].tolist())
         edges = slice(*explanations.edge_ptr[graph : graph + 2].tolist())
