@@ -190,6 +190,7 @@ class EdgeTable(ShapeRepr):
         graphs (Tensor, optional): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
         pairs (EdgeList, optional): The same edges as a list, if the table was made from one.
         kind (Tensor, optional): Kind of each entry, see :mod:`graphcaps.ops.edge_kinds`, int32, ``[M]``.
+        max_entries (int, optional): Upper bound of the number of entries, which depends on the shape of the batch only.
         memo (dict): Cache of tensors that ops derive from this object.
     """
 
@@ -204,6 +205,7 @@ class EdgeTable(ShapeRepr):
     graphs: Tensor | None = None
     pairs: EdgeList | None = None
     kind: Tensor | None = None
+    max_entries: int | None = None
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -48,9 +50,12 @@ def pair(channels: int, ratio: float) -> tuple[ASAPooling, TheirPooling]:
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("ratio", [0.5, 0.8])
-def test_two_poolings_equal_torch_geometric(ratio: float, weighted: bool) -> None:
-    """Rows, edges and gradients after a pooling of ragged graphs and one of the dense graphs that follow."""
+@pytest.mark.parametrize(("ratio", "entries"), [(0.5, None), (0.8, None), (0.5, 300)])
+def test_two_poolings_equal_torch_geometric(ratio: float, weighted: bool, entries: int | None) -> None:
+    """Rows, edges and gradients after a pooling of ragged graphs and one of the dense graphs that follow.
+
+    Also with a fixed number of entries, as in captured steps.
+    """
     torch.manual_seed(0)
     graphs = random_graphs([6, 23, 1, 9])
     edge_index = coalesce(graphs.edge_index)
@@ -60,8 +65,12 @@ def test_two_poolings_equal_torch_geometric(ratio: float, weighted: bool) -> Non
     pools = [pair(5, ratio) for _ in range(2)]
     one, two = graphs.x.clone().requires_grad_(), graphs.x.clone().requires_grad_()
 
-    batch = collate("test", one, edge_index, graphs.batch, weight, None, torch.float64)
-    first = pools[0][0](one, RaggedNeighbourhoods.of(batch.edges, batch.segments), None)
+    batch = collate("test", one, edge_index, graphs.batch, weight if weighted else None, None, torch.float64)
+    edges = batch.edges
+    if entries is not None:
+        assert edge_index.size(1) < entries
+        edges = replace(edges, num_entries=None, max_entries=entries)
+    first = pools[0][0](one, RaggedNeighbourhoods.of(edges, batch.segments), None)
     second = pools[1][0](first.x.tanh(), first, first.used.flatten(-2))
 
     x, index, values, graph, _ = pools[0][1](two, edge_index, weight, graphs.batch)
@@ -111,3 +120,21 @@ def test_a_path_by_hand() -> None:
     # ⅓ (1 1 1) (A + I) (½ ½ 0)ᵀ = ⅓ · (1 + 1 + ½)
     assert pooled.adjacency is not None
     assert_equal(pooled.adjacency[0], torch.tensor([[0.0, 2.5], [2.5, 0.0]]).double() / 3, "edges")
+
+
+def test_attention_dropout_does_not_depend_on_the_number_of_entries() -> None:
+    torch.manual_seed(0)
+    graphs = random_graphs([6, 23, 1, 9])
+    batch = collate("test", graphs.x, coalesce(graphs.edge_index), graphs.batch, None, None, torch.float64)
+    bounded = replace(batch.edges, num_entries=None, max_entries=300)
+    pool, pooled = ASAPooling(5, 0.5, dropout=0.4).double().train(), []
+    for edges in (batch.edges, bounded):
+        torch.manual_seed(1)
+        pool.dropout.reset_parameters()
+        pooled.append(pool(graphs.x, RaggedNeighbourhoods.of(edges, batch.segments), None))
+    assert pooled[0].adjacency is not None
+    assert_equal(pooled[0].x, pooled[1].x, "rows")
+    assert_equal(pooled[0].adjacency, pooled[1].adjacency, "edges")
+    assert (
+        pool.eval()(graphs.x, RaggedNeighbourhoods.of(bounded, batch.segments), None).x != pooled[1].x
+    ).any()

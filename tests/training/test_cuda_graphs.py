@@ -11,7 +11,7 @@ import torch
 from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.batch_schedule import schedule_epoch
-from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder
+from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, StepSize
 from tests.graphs import assert_equal
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
@@ -25,7 +25,7 @@ def _trainer(
     return Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=step_mode)
 
 
-@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context", "hgcn, parts"])
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "asap", "hgcn, context", "hgcn, parts"])
 def test_bucketed_steps_equal_eager_steps(kind: str) -> None:
     replicas = _replicas()  # folds of unequal size, one of them with fewer batches
     exact, padded = (_trainer(kind, steps, replicas) for steps in ("eager", "bucketed"))
@@ -50,7 +50,7 @@ def test_a_step_with_more_rows_gets_a_larger_bucket() -> None:
     runner = trainer._runner
     assert isinstance(runner, BucketedRunner)
     trainer.run_epoch()
-    buckets = set(runner.steps)
+    buckets = {size.num_rows for size in runner.steps}
     sizes = trainer.store.host_node_ptr.diff()
     # The largest graphs in one step: more nodes than in any step of the epoch.
     largest = sizes.argsort(descending=True)[:4]
@@ -58,11 +58,25 @@ def test_a_step_with_more_rows_gets_a_larger_bucket() -> None:
     schedule = schedule_epoch([Replica(largest, none, none)] * 3, 0, 4, sizes)
     assert max(schedule.num_rows) > max(buckets)
     runner.run(schedule)
-    assert max(runner.steps) > max(buckets)
+    assert max(runner.steps).num_rows > max(buckets)
+    assert {size.max_size for size in runner.steps} == {int(sizes.max())}
     assert all(torch.isfinite(value).all() for value in trainer.state().values())
 
 
-@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context", "hgcn, parts"])
+def test_models_that_pad_to_the_largest_graph_have_steps_by_its_size() -> None:
+    trainer = _trainer("asap", "bucketed", _replicas())
+    runner = trainer._runner
+    assert isinstance(runner, BucketedRunner)
+    sizes = trainer.store.host_node_ptr.diff()
+    none = torch.empty(0, dtype=torch.long)
+    small, large = sizes.argsort()[:2], sizes.argsort()[-2:]
+    assert sizes[small].max() <= 32 < sizes.max()
+    for graphs in (small, large):
+        runner.run(schedule_epoch([Replica(graphs, none, none)] * 3, 0, 4, sizes))
+    assert [size.max_size for size in runner.steps] == [32, int(sizes.max())]
+
+
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "asap", "hgcn, context", "hgcn, parts"])
 def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
     """Captures are warmed up with such a step."""
     trainer = _trainer(kind, "bucketed", _replicas())
@@ -73,7 +87,7 @@ def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
     sums = trainer._metrics.read()["sums"]
     runner.cursor.fill_(runner.num_steps)
     trainer.model.train()
-    runner._step(96)
+    runner._step(StepSize(96, trainer.store.max_size))
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     for name, value in trainer._metrics.read()["sums"].items():

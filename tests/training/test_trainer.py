@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphcaps.config import TrainConfig
 from graphcaps.errors import ArgumentError
+from graphcaps.models.asap import ASAP
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.training import EpochEnd, Replica, Trainer, TrainingError, pick_replica, stack_replicas
@@ -29,6 +30,8 @@ def _maker(kind: str, dropout: float) -> Callable[[tuple[int, ...]], nn.Module]:
 
 
 def _build(kind: str, dropout: float, lead: tuple[int, ...]) -> nn.Module:
+    if kind == "asap":
+        return ASAP(5, 2, hidden=8, attention_dropout=dropout, dropout=dropout, lead=lead)
     if kind == "gin":
         return GIN(5, 2, hidden=8, dropout=dropout, lead=lead)
     options: dict[str, Any] = {

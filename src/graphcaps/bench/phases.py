@@ -145,8 +145,8 @@ def _time_step(
     else:
         runner = EagerRunner(step, batch_source(store, device), x)
     sizes = store.host_node_ptr.diff()
-    num_rows = int(sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0).sum(-1).max())
-    schedule = EpochSchedule(graphs, (num_rows,), B, 0)
+    rows = sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0)
+    schedule = EpochSchedule(graphs, (int(rows.sum(-1).max()),), (int(rows.max()),), B, 0)
     clock: HostClock | EventClock = EventClock() if device.type == "cuda" else HostClock()
     runs: list[dict[str, float]] = []
     with time_ranges(clock):

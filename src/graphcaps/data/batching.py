@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -12,7 +13,7 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.batch_layout.layout import layout_batch
 from graphcaps.ops.structure.level_layout import attach_structure, count_level_rows
-from graphcaps.ops.structure.structure import Structure
+from graphcaps.ops.structure.structure import SizeBound, Structure
 from graphcaps.types import (
     AdjacencyBits,
     BatchLayout,
@@ -60,6 +61,8 @@ class BatchSource(Protocol):
     def host_node_ptr(self) -> Tensor: ...
     @property
     def host_entry_ptr(self) -> Tensor: ...
+    @property
+    def entry_bound(self) -> SizeBound: ...
 
 
 def size_chunks(store: BatchSource, max_nodes: int, max_entries: int) -> Iterator[tuple[int, int]]:
@@ -178,13 +181,17 @@ def batch_from_layout(
 ) -> GraphBatch:
     """Makes the batch of a computed layout; the other arguments as in :func:`collate_padded`."""
     bound = store.max_size if max_size is None else max_size
+    *lead, B = layout.graphs.shape
+    entries = num_entries
+    if entries is None:
+        entries = math.prod(lead) * store.entry_bound.total(layout.index.size(-1), B)
     segments = Segments(
         layout.ptr, layout.index, padded, bound, may_be_empty=padded and bool(store.empty_graphs.numel())
     )
     segments.memo["row_mask"] = layout.mask
     table = EdgeTable(
         store.edge_ptr, store.neighbours, store.edge_weight, layout.node, layout.first, num_entries,
-        store.max_degree, store.bits, layout.ptr, kind=store.edge_kind,
+        store.max_degree, store.bits, layout.ptr, kind=store.edge_kind, max_entries=entries,
     )  # fmt: skip
     features: Tensor | FeatureRows
     if isinstance(x, FeatureTable):

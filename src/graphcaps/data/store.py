@@ -20,7 +20,7 @@ from graphcaps.data.batching import collate
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import CleanEdges, EdgeReport
 from graphcaps.ops.reconstruction.adjacency_bits import count_words, pack_adjacency
-from graphcaps.ops.structure.structure import Structure
+from graphcaps.ops.structure.structure import SizeBound, Structure
 from graphcaps.types import AdjacencyBits, FeatureTable, GraphBatch
 
 __all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore"]
@@ -278,6 +278,11 @@ class GraphStore:
     def host_entry_ptr(self) -> Tensor:
         """Index of the first edge entry of each graph, then M, on the host, ``[G + 1]``."""
         return self.edge_ptr.cpu()[self.host_node_ptr]
+
+    @cached_property
+    def entry_bound(self) -> SizeBound:
+        """Bound on the edge entries of a batch."""
+        return SizeBound.of(self.host_node_ptr.diff(), self.host_entry_ptr.diff())
 
     def __repr__(self) -> str:
         shown = [f"{self.name!r}", f"graphs={len(self)}", f"classes={self.num_classes}"]

@@ -94,6 +94,16 @@ class ASAP(LogitModel):
         self.dropout = ReplicaDropout(dropout, lead=lead)
         self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
 
+    @property
+    def capturable(self) -> bool:
+        """True: entries of edges and places of clusters have fixed bounds."""
+        return True
+
+    @property
+    def pads_to_largest(self) -> bool:
+        """True: from the second stage on, the graphs of a batch are dense matrices of one size."""
+        return True
+
     def reset_parameters(self) -> None:
         for part in (*self.convs, *self.pools, self.inner, self.dropout, self.outer):
             part.reset_parameters()

@@ -117,6 +117,12 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         return None
 
     @property
+    def pads_to_largest(self) -> bool:
+        """Whether a step pads graphs to the largest one of its batch. Captured steps then have a size for each rounded
+        number of nodes of that graph; otherwise its bound is the largest graph of the store. (default: False)"""
+        return False
+
+    @property
     def capturable(self) -> bool:
         """Whether a training step can be captured as a CUDA graph: it must not synchronise with the host, and the
         shapes of its tensors must depend on the shape of the batch only. (default: False)"""

@@ -220,6 +220,7 @@ def repeat_edges(edges: EdgeTable, copies: int) -> EdgeTable:
         num_entries=None if edges.num_entries is None else copies * edges.num_entries,
         graphs=None if edges.graphs is None else repeat(edges.graphs),
         pairs=pairs,
+        max_entries=None if edges.max_entries is None else copies * edges.max_entries,
     )
 
 

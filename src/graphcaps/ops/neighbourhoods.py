@@ -17,7 +17,14 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, keep_pairs
-from graphcaps.ops.propagation.propagation import dense_propagate, edge_list, neighbour_sum, propagate
+from graphcaps.ops.propagation.propagation import (
+    dense_propagate,
+    edge_list,
+    neighbour_count,
+    neighbour_sum,
+    padded_entries,
+    propagate,
+)
 from graphcaps.ops.ragged.segment_sort import Places, sorted_places
 from graphcaps.ops.ragged.top_k import descending_order, rank_of_row
 from graphcaps.ops.row_sums import select_rows, sum_rows
@@ -27,6 +34,10 @@ __all__ = ["DenseNeighbourhoods", "Neighbourhoods", "RaggedNeighbourhoods"]
 
 _BLOCK_NUMBERS = 1 << 26
 """Largest number of elements of a temporary tensor: larger ones are computed in blocks."""
+
+
+_SPARE_ROWS = 1024
+"""Rows that padding entries are added to: many, since additions to one row wait for each other on a GPU."""
 
 
 class Neighbourhoods(Protocol):
@@ -160,66 +171,97 @@ class RaggedNeighbourhoods:
     members have no fixed order.
 
     Args:
-        edges (EdgeTable): Edges of the batch; their number must be known on the host.
+        edges (EdgeTable): Edges of the batch.
         segments (Segments): Graph of each node.
-        source, target (Tensor): Member and centre of each entry, as flattened rows: those of the edge list, and each
-            row itself, ``[E + rows]``.
+        source (Tensor): Member of each entry, as a flattened row: those of the edge list, padding of it, and each row
+            itself, ``[E + rows]``.
+        target (Tensor): Centre of each entry; at padding one of the ``spare`` rows behind those of the batch, ``[E +
+            rows]``.
+        spare (int): Number of such rows.
     """
 
     edges: EdgeTable
     segments: Segments
     source: Tensor
     target: Tensor
+    spare: int = 0
 
     @classmethod
     def of(cls, edges: EdgeTable, segments: Segments) -> RaggedNeighbourhoods:
-        """The neighbourhoods of a batch."""
-        pairs = edge_list(edges)
+        """The neighbourhoods of a batch.
+
+        Where the host does not know the number of edges, as in a captured step, the list has as many entries as the
+        batch can have.
+        """
+        if edges.pairs is None and edges.num_entries is None and edges.max_entries is not None:
+            listed, spare = padded_entries(edges, edges.max_entries, _SPARE_ROWS), _SPARE_ROWS
+        else:
+            pairs = edge_list(edges)
+            listed, spare = (pairs.source, pairs.target), 0
         own = torch.arange(segments.index.numel(), device=segments.index.device)
-        return cls(edges, segments, torch.cat([pairs.source, own]), torch.cat([pairs.target, own]))
+        source, target = (torch.cat([each, own]) for each in listed)
+        return cls(edges, segments, source, target, spare)
+
+    @property
+    def _num_rows(self) -> int:
+        return self.segments.index.numel()
+
+    @cached_property
+    def _is_padding(self) -> Tensor | None:
+        """True at padding entries, ``[E + rows]``; ``None`` if there are none."""
+        return self.target >= self._num_rows if self.spare else None
+
+    @cached_property
+    def _centre(self) -> Tensor:
+        """Row of the batch to read for the centre of each entry; any row at padding, ``[E + rows]``."""
+        return self.target if self._is_padding is None else self.target.where(~self._is_padding, self.source)
 
     def hop(self, x: Tensor) -> Tensor:
         return propagate(x, self.edges)
 
     def maximum(self, x: Tensor) -> Tensor:
         rows = x.flatten(0, -2)
-        start = torch.full_like(rows, -torch.inf)
+        start = rows.new_full((self._num_rows + self.spare, rows.size(-1)), -torch.inf)
         index = self.target.unsqueeze(-1).expand(-1, rows.size(-1))
-        return start.scatter_reduce(0, index, select_rows(rows, self.source), "amax").reshape(x.shape)
+        highest = start.scatter_reduce(0, index, select_rows(rows, self.source), "amax")
+        return highest[: self._num_rows].reshape(x.shape)
 
     def total(self, x: Tensor) -> Tensor:
-        return self._add(select_rows(x.flatten(0, -2), self.source), x.flatten(0, -2)).reshape(x.shape)
+        if self.edges.weight is None:
+            return neighbour_sum(x, self.edges) + x
+        return self._add(select_rows(x.flatten(0, -2), self.source)).reshape(x.shape)
 
     def count(self, dtype: torch.dtype) -> Tensor:
-        ones = self.target.new_ones((), dtype=dtype).expand(self.target.numel(), 1)
-        return self._add(ones, ones[: self.segments.index.numel()]).reshape(*self.segments.index.shape, 1)
+        return (neighbour_count(self.edges) + 1).to(dtype).unsqueeze(-1)
 
     def attention(
         self, centre: Tensor, member: Tensor, slope: float, dropout: HashedDropout | None
     ) -> Tensor:
         a, b = centre.reshape(-1), member.reshape(-1)
         logits = torch.nn.functional.leaky_relu(
-            select_rows(a, self.target) + select_rows(b, self.source), slope
+            select_rows(a, self._centre) + select_rows(b, self.source), slope
         )
         # The largest logit is subtracted for the range of numbers only; it has no effect on the gradient.
-        largest = torch.full_like(a, -torch.inf).scatter_reduce(0, self.target, logits.detach(), "amax")
+        size = self._num_rows + self.spare
+        start = a.detach().new_full((size,), -torch.inf)
+        largest = start.scatter_reduce(0, self.target, logits.detach(), "amax")
         exponential = (logits - largest[self.target]).exp()
-        attention = exponential / select_rows(self._add(exponential, a), self.target)
+        attention = exponential / select_rows(sum_rows(exponential, self.target, size), self.target)
         if dropout is None:
             return attention
         index, local = (t.reshape(-1) for t in (self.segments.index, rank_of_row(self.segments)))
-        replica = self.target // self.segments.num_rows
+        replica = self._centre // self.segments.num_rows
         keys = replace(dropout, keys=dropout.keys.reshape(-1, 2)[replica])
-        keep = keep_pairs(keys, index[self.target], local[self.target], local[self.source], axes=0)
+        keep = keep_pairs(keys, index[self._centre], local[self._centre], local[self.source], axes=0)
         return attention * keep.to(attention.dtype).mul_(dropout.scale)
 
     def weigh(self, attention: Tensor, x: Tensor) -> Tensor:
         rows = x.flatten(0, -2)
-        return self._add(select_rows(rows, self.source) * attention.unsqueeze(-1), rows).reshape(x.shape)
+        return self._add(select_rows(rows, self.source) * attention.unsqueeze(-1)).reshape(x.shape)
 
-    def _add(self, values: Tensor, like: Tensor) -> Tensor:
-        """Sum of the entries of each neighbourhood, in the shape of ``like``."""
-        return sum_rows(values, self.target, like.size(0))
+    def _add(self, values: Tensor) -> Tensor:
+        """Sum of the entries of each neighbourhood, ``[rows, …]``."""
+        return sum_rows(values, self.target, self._num_rows + self.spare)[: self._num_rows]
 
     def coarsen(
         self, x: Tensor, score: Tensor, attention: Tensor | None, ratio: float
@@ -239,15 +281,14 @@ class RaggedNeighbourhoods:
         """
         segments = self.segments
         largest = int(segments.sizes.max()) if segments.max_size is None else segments.max_size
-        size, places = _kept(segments.sizes, max(largest, 1), ratio, score.dtype)
+        largest = max(min(largest, segments.num_rows), 1)
+        size, places = _kept(segments.sizes, largest, ratio, score.dtype)
         kept = sorted_places(segments, descending_order(segments, score), places, size)
         rows = kept.take(x).flatten(-3, -2)
         if attention is None:
             return DenseNeighbourhoods(rows, size, None, places)
         with torch.no_grad():
-            return DenseNeighbourhoods(
-                rows, size, self._coarse_edges(attention, kept, max(largest, 1)), places
-            )
+            return DenseNeighbourhoods(rows, size, self._coarse_edges(attention, kept, largest), places)
 
     def _coarse_edges(self, attention: Tensor, kept: Places, largest: int) -> Tensor:
         """A′ of the kept neighbourhoods, ``[*lead, B, K, K]``."""
@@ -255,7 +296,9 @@ class RaggedNeighbourhoods:
         *lead, V = segments.index.shape
         B, K = segments.num_graphs, kept.places
         # S [V, K]: attention of each kept neighbourhood to each node of its graph.
-        place = kept.place.reshape(-1)[self.target]
+        place = kept.place.reshape(-1)[self._centre]
+        if self._is_padding is not None:
+            place = place.masked_fill(self._is_padding, -1)
         S = attention.new_zeros(len(self.edges.node.reshape(-1)) * K)
         S.index_add_(0, self.source * K + place.clamp_min(0), attention.masked_fill(place < 0, 0))
         S = S.reshape(*lead, V, K)

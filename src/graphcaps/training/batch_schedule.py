@@ -23,12 +23,14 @@ class EpochSchedule:
     Args:
         order (Tensor): Graphs of each replica in the order of the epoch, −1 after the last, ``[F, S·B]``.
         num_rows (tuple): For each of the S steps, the largest number of nodes in a replica's batch.
+        max_sizes (tuple): For each step, the number of nodes of its largest graph.
         batch_size (int): Graphs per step B.
         epoch (int): Number of the epoch, counted from 0.
     """
 
     order: Tensor
     num_rows: tuple[int, ...]
+    max_sizes: tuple[int, ...]
     batch_size: int
     epoch: int
 
@@ -71,9 +73,11 @@ def schedule_epoch(
             drawn = replica.draws(epoch, steps, batch_size).numpy()
             order[f, :, : drawn.shape[1]] = drawn
         order = order.reshape(len(replicas), steps * batch_size)
-    rows = np.where(order >= 0, sizes.numpy()[order], 0)
-    num_rows = rows.reshape(len(replicas), steps, batch_size).sum(-1).max(0)
-    return EpochSchedule(torch.from_numpy(order), tuple(num_rows.tolist()), batch_size, epoch)
+    rows = np.where(order >= 0, sizes.numpy()[order], 0).reshape(len(replicas), steps, batch_size)
+    num_rows, max_sizes = rows.sum(-1).max(0), rows.max((0, 2))
+    return EpochSchedule(
+        torch.from_numpy(order), tuple(num_rows.tolist()), tuple(max_sizes.tolist()), batch_size, epoch
+    )
 
 
 def pad_indices(indices: list[Tensor]) -> Tensor:
@@ -84,7 +88,8 @@ def pad_indices(indices: list[Tensor]) -> Tensor:
 def bucket_size(num_rows: int) -> int:
     """The number of rows of a captured step: ``num_rows`` rounded up to a multiple of a power of two.
 
-    Few distinct sizes mean few captures. From 512 rows on, at most a sixteenth of the rows is padding.
+    The largest graph of a step is rounded alike, for models that pad graphs to it. Few distinct sizes mean few
+    captures. From 512 rows on, at most a sixteenth of the rows is padding.
     """
     step = 1 << max(5, num_rows.bit_length() - 5)
     return -(-max(num_rows, 1) // step) * step

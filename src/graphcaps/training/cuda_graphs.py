@@ -8,7 +8,7 @@ needs no host–device synchronisation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
@@ -26,7 +26,7 @@ from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
 
-__all__ = ["BucketedRunner", "CudaGraphRecorder", "can_capture"]
+__all__ = ["BucketedRunner", "CudaGraphRecorder", "StepSize", "can_capture"]
 
 
 def can_capture(model: GraphModel, store: GraphStore, x: Tensor) -> bool:
@@ -85,6 +85,18 @@ class CudaGraphRecorder:
         return self._pool
 
 
+class StepSize(NamedTuple):
+    """What the shapes of a captured step depend on.
+
+    Args:
+        num_rows (int): Number of rows of a replica.
+        max_size (int): Upper bound of the number of nodes of its largest graph.
+    """
+
+    num_rows: int
+    max_size: int
+
+
 class BucketedRunner:
     """Runs an epoch with batches that are padded to a few sizes; on a GPU each size is captured once and replayed.
 
@@ -116,38 +128,45 @@ class BucketedRunner:
         shape = (num_replicas, (num_steps + 1) * batch_size)
         self.order = torch.full(shape, -1, dtype=torch.int64, device=store.device)
         self.cursor = torch.zeros((), dtype=torch.int64, device=store.device)
-        self.steps: dict[int, Callable[[], None]] = {}  # by number of rows
+        self.steps: dict[StepSize, Callable[[], None]] = {}
 
     def run(self, schedule: EpochSchedule) -> None:
         """Runs all steps of an epoch; on a GPU it returns when they are launched."""
         order = schedule.order.pin_memory() if self.order.is_cuda else schedule.order
         self.order[:, : order.size(1)].copy_(order, non_blocking=True)
-        sizes = [bucket_size(rows) for rows in schedule.num_rows]
+        sizes = [self._size(*each) for each in zip(schedule.num_rows, schedule.max_sizes, strict=True)]
         # Largest first: the smaller captures then fit into memory that the pool already has.
-        for V in sorted(set(sizes) - set(self.steps), reverse=True):
-            self.steps[V] = self._prepare(V)
+        for size in sorted(set(sizes) - set(self.steps), reverse=True):
+            self.steps[size] = self._prepare(size)
         self.cursor.zero_()
-        for V in sizes:
-            self.steps[V]()
+        for size in sizes:
+            self.steps[size]()
 
-    def _step(self, num_rows: int) -> None:
+    def _size(self, num_rows: int, max_size: int) -> StepSize:
+        """The size of a step with this number of rows and this largest graph."""
+        largest = self.store.max_size
+        if self.step.model.pads_to_largest:
+            largest = min(largest, bucket_size(max_size))
+        return StepSize(bucket_size(num_rows), largest)
+
+    def _step(self, size: StepSize) -> None:
         with profiled(STEP):
             with profiled("batch"):
                 layout = layout_batch(
-                    self.store.node_ptr, self.order, num_rows,
+                    self.store.node_ptr, self.order, size.num_rows,
                     classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
                 )  # fmt: skip
-                batch = batch_from_layout(self.store, self.x, layout)
+                batch = batch_from_layout(self.store, self.x, layout, max_size=size.max_size)
             weights = None if self.weights is None else batch_weights(self.weights, layout.graphs)
             self.step(batch, layout.active, weights)
             self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
             self.cursor += 1
 
-    def _prepare(self, num_rows: int) -> Callable[[], None]:
+    def _prepare(self, size: StepSize) -> Callable[[], None]:
         """The step for a new size. Called before the epoch that needs it."""
         if self.recorder is None:
-            return lambda: self._step(num_rows)
+            return lambda: self._step(size)
         self.cursor.fill_(self.num_steps)
-        replay = self.recorder.record(lambda: self._step(num_rows))
+        replay = self.recorder.record(lambda: self._step(size))
         self.step.metrics.clear()  # the warm-up step was counted, and the epoch has not begun
         return replay

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from graphcaps.data.batching import collate_padded
 from graphcaps.ops import (
     clamp_adjacency,
     coarsen,
@@ -20,6 +21,7 @@ from graphcaps.ops import (
     propagate,
     to_edge_index,
 )
+from graphcaps.ops.propagation.propagation import edge_list, padded_entries
 from graphcaps.types import EdgeTable
 from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
 
@@ -174,3 +176,31 @@ def test_a_hop_has_the_right_gradient_twice() -> None:
     x = graphs.x[:, :2].clone().requires_grad_()
     assert torch.autograd.gradcheck(lambda t: propagate(t, graphs.edges).square(), x)
     assert torch.autograd.gradgradcheck(lambda t: propagate(t, graphs.edges).square(), x)
+
+
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_padded_entries_are_the_edges_and_padding_without_effect(lead: tuple[int, ...]) -> None:
+    graphs = random_graphs([5, 1, 30])
+    store = graphs.as_store()
+    indices = torch.tensor([0, 2, -1]) if not lead else torch.tensor([[0, 2], [1, 0], [2, -1]])
+    exact = store.batch(graphs.x, indices).edges
+    rows, E = exact.node.numel(), exact.num_entries
+    assert E is not None
+    source, target = padded_entries(exact, E + 9, 4)
+    pairs = edge_list(exact)
+    assert torch.equal(source[:E], pairs.source)
+    assert torch.equal(target[:E], pairs.target)
+    assert ((target[E:] >= rows) & (target[E:] < rows + 4)).all()
+    assert len(target[E:].unique()) == 4
+    assert (source[E:] < rows).all()
+    bounded = collate_padded(store, graphs.x, indices, 40).edges
+    assert bounded.num_entries is None
+    assert bounded.max_entries is not None
+    assert bounded.max_entries >= E
+
+
+def test_entries_of_graphs_without_edges_are_padding() -> None:
+    edges = edge_table(torch.empty(2, 0, dtype=torch.long), 3)
+    source, target = padded_entries(edges, 2, 1)
+    assert target.tolist() == [3, 3]
+    assert source.tolist() == [0, 1]

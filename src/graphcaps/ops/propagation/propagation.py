@@ -25,6 +25,7 @@ __all__ = [
     "neighbour_count",
     "neighbour_mean",
     "neighbour_sum",
+    "padded_entries",
     "propagate",
     "to_edge_index",
 ]
@@ -273,6 +274,35 @@ def flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
         edges.memo["csr"] = (ptr, column, entry)
     cached: tuple[Tensor, Tensor, Tensor] = edges.memo["csr"]
     return cached
+
+
+def padded_entries(edges: EdgeTable, total: int, spare: int) -> tuple[Tensor, Tensor]:
+    """The edges as pairs of flattened rows in a fixed number of entries, without host–device synchronisation.
+
+    Args:
+        edges (EdgeTable): The edges.
+        total (int): Number of entries, at least that of the edges.
+        spare (int): Padding entries have one of so many rows behind those of the batch as their target, in turn, and
+            any row as their source.
+
+    Returns:
+        tuple: Source and target, ``[total]`` each.
+    """
+    *lead, V = edges.node.shape
+    node, rows = edges.node.reshape(-1), edges.node.numel()
+    real_node = node.clamp_min(0)
+    start = edges.ptr[real_node]
+    count = (edges.ptr[real_node + 1] - start).masked_fill(node < 0, 0)
+    end = count.cumsum(0)
+    position = torch.arange(total, device=node.device)
+    row = torch.searchsorted(end, position, right=True)
+    padding, row = row == rows, row.clamp_max(rows - 1)
+    entry = (position - (end - count)[row] + start[row]).masked_fill(padding, 0)
+    first = edges.first.reshape(-1)
+    if lead:  # neighbours stay inside their replica
+        first = first + torch.arange(rows, device=node.device) // V * V
+    source = (edges.neighbours[entry] if edges.neighbours.numel() else entry) + first[row]
+    return source.where(~padding, position % rows), row.where(~padding, rows + position % spare)
 
 
 def _rows(ptr: Tensor, total: int) -> Tensor:

@@ -39,7 +39,9 @@ class SizeBound:
     def of(cls, sizes: Tensor, counts: Tensor) -> SizeBound:
         """The bound for graphs with these numbers of nodes and counts, ``[G]`` each."""
         corners = [(0, 0)]
-        for size, count in sorted(zip(sizes.tolist(), counts.tolist(), strict=True)):
+        distinct, index = sizes.cpu().unique(return_inverse=True)  # ascending
+        highest = torch.zeros_like(distinct).scatter_reduce(0, index, counts.cpu(), "amax")
+        for size, count in zip(distinct.tolist(), highest.tolist(), strict=True):
             if count <= corners[-1][1]:
                 continue  # below a corner with fewer nodes
             while len(corners) > 1 and _turns_up(corners[-2], corners[-1], (size, count)):
