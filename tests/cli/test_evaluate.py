@@ -491,7 +491,9 @@ def test_own_graphs_get_simple_models_and_others_on_request(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(evaluate_module, "_run_baselines", lambda each: asked.append(each.store.name) or [])
+    monkeypatch.setattr(
+        evaluate_module, "_run_baselines", lambda runs: asked.append(runs[0].store.name) or []
+    )
     words = ["--folds", "3", "--epochs", "1", "--preset", str(root / "small.toml"), "--device", "cpu"]
     for source, more in (("planted-parts", []), ("planted-parts", ["--baseline"]), (str(root / "OWN"), [])):
         assert RUNNER.invoke(app, ["evaluate", source, *words, *more]).exit_code == 0

@@ -326,10 +326,33 @@ def test_a_random_split_with_other_fractions(small: list[str], networks: str) ->
     assert sum(training["split_class_counts"]["validation"].values()) == 6
 
 
+def test_evaluate_repeats_the_division_into_folds(small: list[str], networks: str) -> None:
+    whole = ["evaluate", networks, *small, "--folds", "3", "--repeat", "2", "--out", "r"]
+    result = invoke(*whole, "--predictions", "p.csv")
+    assert result.exit_code == 0, result.stderr
+    assert ": 2 divisions × 3 folds × 1 seed" in result.stderr
+    assert "± folds" in result.stdout
+    assert "± div." in result.stdout
+    lines = Path("p.csv").read_text().splitlines()
+    assert lines[0].startswith("graph,seed,division,fold,split")
+    assert {line.split(",")[2] for line in lines[1:]} == {"0", "1"}
+    (summary,) = json_of(*whole, "--resume")
+    figure = summary["figures"]["held-out"]
+    assert len(figure["per_division"]) == 2
+    assert f"{figure['mean']:.2f}" in result.stdout
+    assert f"{figure['std_divisions']:.2f}" in result.stdout
+    (single,) = json_of(*whole[:-4])
+    assert single["figures"]["held-out"]["mean"] == figure["per_division"][0]
+    assert "divisions" not in single
+
+
 def test_options_of_seeded_splits_are_refused_elsewhere(small: list[str], molecules: str) -> None:
     whole = ["evaluate", molecules, "--label", "kind", *small]
-    assert refusal(*whole, "--repeat", "3") == (
-        "evaluate: '--repeat' must come with --split scaffold or --split random, got 3 with folds."
+    assert refusal(*whole, "--split", "part", "--repeat", "3") == (
+        "evaluate: '--repeat' must come with --split scaffold or --split random, got 3 with --split part."
+    )
+    assert refusal(*whole, "--seed", "3") == (
+        "evaluate: '--seed' must come with --split scaffold or --split random, got 3 with folds."
     )
     assert "'--seed' must come with --split scaffold or --split random, got 1 with --split part" in refusal(
         *whole, "--split", "part", "--seed", "1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,7 +32,7 @@ from graphcaps.cli.fold_options import (
     FirstSplitSeed,
     Folds,
     GroupsBy,
-    Repeat,
+    RepeatFolds,
     Seeds,
     check_folds,
     check_seeded,
@@ -39,7 +40,16 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
-from graphcaps.cli.output import columns, count_noun, format_size, note, option, print_json, terminal
+from graphcaps.cli.output import (
+    columns,
+    count_noun,
+    format_size,
+    note,
+    option,
+    print_json,
+    print_table,
+    terminal,
+)
 from graphcaps.cli.output_files import RawText, check_output_file, check_output_folder, write_json
 from graphcaps.cli.progress import cross_validation_progress
 from graphcaps.cli.run_options import (
@@ -70,6 +80,7 @@ if TYPE_CHECKING:
     from graphcaps.data.store import GraphStore
     from graphcaps.evaluation import CrossValidation, Ledger
     from graphcaps.evaluation.committee_results import CommitteeResults
+    from graphcaps.evaluation.epoch_selection import AccuracyEstimate, MetricEstimate
     from graphcaps.training import CallbackError
 
 __all__ = ["evaluate"]
@@ -100,7 +111,7 @@ def evaluate(
     folds: Folds = FOLDS,
     groups: GroupsBy = None,
     split: SplitBy = None,
-    repeat: Repeat = None,
+    repeat: RepeatFolds = None,
     seed: FirstSplitSeed = None,
     fractions: Fractions = None,
     patience: Annotated[
@@ -177,7 +188,8 @@ def evaluate(
 
     --ensemble 5 trains five times as many seeds and adds the held-out result of their committees.
 
-    --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
+    --repeat 5 repeats the cross-validation in five divisions into folds: one division of a few hundred graphs says
+    little. --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
     --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
     """
     _check_options(out, variant, seeds * ensemble)
@@ -185,10 +197,11 @@ def evaluate(
     _check_predictions(predictions, names, protocol)
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     check_folds("evaluate", names, folds, groups, split, protocol)
-    check_seeded("evaluate", split, repeat, seed)
+    check_seeded("evaluate", split, repeat, seed, repeats_folds=True)
+    divisions = (repeat or 1) if split is None else 1
     loggers = open_log(log, "evaluate")
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
-    from graphcaps.evaluation import CrossValidation, ResultsStore
+    from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.classical_training import check_members
 
@@ -225,32 +238,41 @@ def evaluate(
         check_members(config, ensemble, "options", "--ensemble")
         if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
-        validation = CrossValidation(
-            store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-            variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
-            groups=named_groups(groups, dataset), split=fixed_splits or None, patience=patience or None,
-            metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
-            members=ensemble,
-        )  # fmt: skip
-        if groups is not None and validation.partition is None:
+        grouping = named_groups(groups, dataset)
+        of_dataset = [
+            CrossValidation(
+                store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
+                variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
+                groups=grouping, split=fixed_splits or None, patience=patience or None,
+                metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
+                members=ensemble, division=division,
+            )
+            for division in range(divisions)
+        ]  # fmt: skip
+        if groups is not None and of_dataset[0].partition is None:
             note(f"{store.name}: no two graphs share a group ({groups}), so the folds are the ordinary ones.")
-        validations.append((dataset, validation))
+        validations.append((dataset, of_dataset))
     ledgers: list[Ledger] = []
     callback_errors: list[CallbackError] = []
     baselines: dict[str, list[Ledger]] = {}
     committees: dict[str, CommitteeResults] = {}
     with ExitStack() as locks:
-        for _, validation in validations:  # all of them before the first training
-            locks.enter_context(validation.lock())
-        for dataset, validation in validations:
-            ledger = _run(validation, preset, out, as_json, callback_errors)
+        for validation in (each for _, of_dataset in validations for each in of_dataset):
+            locks.enter_context(validation.lock())  # all of them before the first training
+        for dataset, of_dataset in validations:
+            _describe_run(of_dataset, preset)
+            runs = [
+                _run(each, f"{number}/{divisions}" if divisions > 1 else "", out, as_json, callback_errors)
+                for number, each in enumerate(of_dataset, 1)
+            ]
+            ledger = Ledger.join(runs)
             ledgers.append(ledger)
             if ensemble > 1:
                 committees[ledger.dataset] = ledger.committees(ensemble)
-            is_wanted = dataset.store.catalogue_name is None and not validation.is_classical
+            is_wanted = dataset.store.catalogue_name is None and not of_dataset[0].is_classical
             if is_wanted if baseline is None else baseline:
-                baselines[ledger.dataset] = _run_baselines(validation)
-            if class_weight is None and (warning := _learning_warning(ledger, validation)):
+                baselines[ledger.dataset] = _run_baselines(of_dataset)
+            if class_weight is None and (warning := _learning_warning(ledger, of_dataset)):
                 note(warning)
             if ledger.capsule_warning:
                 note(f"{ledger.dataset}: {ledger.capsule_warning}")
@@ -258,7 +280,7 @@ def evaluate(
                 committee = committees.get(ledger.dataset)
                 _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset, committee)
             if predictions is not None:
-                _write_predictions(predictions, ledger, dataset, validation.splits, raw_text=raw_text)
+                _write_predictions(predictions, ledger, dataset, of_dataset[0].splits, raw_text=raw_text)
             note_log(loggers)
     if as_json:
         keys = [(ledger, ledger.dataset) for ledger in ledgers]
@@ -312,23 +334,13 @@ def _class_weight(name: str | None) -> Literal["balanced"] | None:
 # Training
 
 
-def _run(
-    validation: CrossValidation,
-    preset: str | None,
-    out: Path | None,
-    quiet: bool,
-    callback_errors: list[CallbackError],
-) -> Ledger:
-    """Trains one data set with a progress bar; Ctrl-C says how to continue.
-
-    An exception in a callback that follows a complete cross-validation is added to ``callback_errors``.
-    """
-    from graphcaps.evaluation import Ledger
-    from graphcaps.training import CallbackError
-
+def _describe_run(validations: Sequence[CrossValidation], preset: str | None) -> None:
+    """Says what is trained on a data set, and the classes of its folds or splits."""
+    validation = validations[0]
     name, config, seeds = validation.store.name, validation.config, len(validation.seeds)
     folds, partition = validation.folds.num_folds, validation.partition
     unit = "split" if partition is not None and partition.kind != "groups" else "fold"
+    divisions = f"{count_noun(len(validations), 'division')} × " if len(validations) > 1 else ""
     runs = f"{'one split' if folds == 1 else count_noun(folds, unit)} × {count_noun(seeds, 'seed')}"
     if validation.members > 1:
         committees = count_noun(seeds // validation.members, "committee")
@@ -340,7 +352,7 @@ def _run(
         and not validation.is_classical
     ):
         runs += f" (held-out: {count_noun(folds - 2, 'fold')} to train on, 1 to select the epoch, 1 to test)"
-    note(f"{name}: {runs}, {config.model}, {describe_preset(validation.store, config, preset)}.")
+    note(f"{name}: {divisions}{runs}, {config.model}, {describe_preset(validation.store, config, preset)}.")
     if validation.class_counts is not None and partition is not None:
         what = "Folds" if partition.kind == "groups" else "Split" if folds == 1 else "Splits"
         note(f"{what} ({partition.by}):\n{validation.class_counts.table()}")
@@ -348,16 +360,44 @@ def _run(
             note(sentence)
     if validation.class_weight is not None:
         note(_describe_weights(validation.store))
-    total = len(validation.protocols) * seeds
-    if validation.finished:
-        note(f"{name}: {len(validation.finished)} of {total} records are finished.")
+    finished = sum(len(each.finished) for each in validations)
+    if finished:
+        total = len(validations) * len(validation.protocols) * seeds
+        note(f"{name}: {finished} of {total} records are finished.")
+
+
+def _run(
+    validation: CrossValidation,
+    division: str,
+    out: Path | None,
+    quiet: bool,
+    callback_errors: list[CallbackError],
+) -> Ledger:
+    """Trains one division of a data set with a progress bar; Ctrl-C says how to continue.
+
+    An exception in a callback that follows a complete cross-validation is added to ``callback_errors``.
+
+    Args:
+        validation (CrossValidation): What is trained.
+        division (str): Number of the division for the progress bar, such as ``2/5``; "" for the only one.
+        out (Path, optional): Folder of results.
+        quiet (bool): Draw no progress bar.
+        callback_errors (list): Gets an exception in a callback.
+    """
+    from graphcaps.evaluation import Ledger
+    from graphcaps.training import CallbackError
+
+    name, config = validation.store.name, validation.config
+    total = len(validation.protocols) * len(validation.seeds)
     try:
         if len(validation.finished) < total and not validation.is_classical:
             if problem := validation.checkpoints.write_problem():
                 note(problem)
             validation.prepare()
-            note(_describe_memory(validation))
-        with cross_validation_progress(config.training.epochs, quiet=quiet) as update:
+            if validation.division == 0:
+                note(_describe_memory(validation))
+        title = f"{name} division {division}" if division else ""
+        with cross_validation_progress(config.training.epochs, title, quiet=quiet) as update:
             return validation.run(update)
     except CallbackError as error:
         if not isinstance(error.result, Ledger):
@@ -380,16 +420,17 @@ def _describe_weights(store: GraphStore) -> str:
     return f"{store.name}: class weights (balanced) {', '.join(shown[:_MAX_CLASSES])}{more}."
 
 
-def _run_baselines(validation: CrossValidation) -> list[Ledger]:
+def _run_baselines(validations: Sequence[CrossValidation]) -> list[Ledger]:
     """The ledgers of simple models on the same folds, the better one first; notes why one is missing."""
+    from graphcaps.evaluation import Ledger
     from graphcaps.training.baseline import baseline_configs
 
-    ledgers = []
+    validation, ledgers = validations[0], []
     for config in baseline_configs(validation.store):
         if config.model == validation.config.model:
             continue
         try:
-            ledgers.append(validation.baseline(config).run())
+            ledgers.append(Ledger.join([each.baseline(config).run() for each in validations]))
         except GraphcapsError as error:
             note(f"The baseline {config.model} could not be fitted: {error}")
         except KeyboardInterrupt:
@@ -411,7 +452,7 @@ def _describe_memory(validation: CrossValidation) -> str:
 # Results
 
 
-def _learning_warning(ledger: Ledger, validation: CrossValidation) -> str:
+def _learning_warning(ledger: Ledger, validations: Sequence[CrossValidation]) -> str:
     """The warning of ``train``, for the mean training accuracy of all folds and seeds in their last epoch.
 
     It is compared with the largest class of the training parts. A network's training accuracy is measured with dropout:
@@ -419,10 +460,11 @@ def _learning_warning(ledger: Ledger, validation: CrossValidation) -> str:
     """
     from graphcaps.training.learning_warning import learning_threshold, learning_warning
 
-    y = validation.store.y
+    y = validations[0].store.y
     assert y is not None
     training, held_out, shares = [], [], []
     for record in ledger.records:
+        validation = validations[record.key.division]
         curves, last = record.curves, record.curves.fold_epochs - 1
         training += [float(fold[epoch]) for fold, epoch in zip(curves.train_accuracy, last, strict=True)]
         held_out += [float(fold[epoch]) for fold, epoch in zip(curves.validation_accuracy, last, strict=True)]
@@ -432,7 +474,7 @@ def _learning_warning(ledger: Ledger, validation: CrossValidation) -> str:
     curves, largest = ledger.records[0].curves, sum(shares) / len(shares)
     subject, accuracy = f"{ledger.dataset}: the model has", sum(training) / len(training)
     graphs, judges = round(float(curves.train_graphs.mean())), int(curves.validation_graphs.sum())
-    if validation.is_classical:
+    if validations[0].is_classical:
         return learning_warning(subject, accuracy, largest, graphs)
     if judges and sum(held_out) / len(held_out) > learning_threshold(largest, judges):
         return ""
@@ -479,14 +521,15 @@ def _write_predictions(
 
     store, metadata = loaded.store, loaded.metadata
     ids = None if metadata is None else metadata.ids
-    seeds = [(record.key.seed, record.predictions) for record in ledger.of("held-out")]
-    kept = [(seed, predictions) for seed, predictions in seeds if predictions is not None]
+    records = [record for record in ledger.of("held-out") if record.predictions is not None]
+    kept = [(record.key.seed, each) for record in records if (each := record.predictions) is not None]
     text = predictions_csv(
         kept,
         store.class_names,
         ids=ids,
         smiles=store.smiles,
         split_seeds=[split.seed for split in splits if split.seed is not None],
+        divisions=[record.key.division for record in records] if len(ledger.divisions) > 1 else (),
         raw_text=raw_text,
     )
     write_atomically(path, text)
@@ -503,20 +546,24 @@ def _show_ledgers(
     from graphcaps.evaluation import RULES
 
     several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
+    spreads = _Spreads(several_seeds, any(len(ledger.divisions) > 1 for ledger in ledgers))
     unit = "splits" if all(ledger.is_repeated_split for ledger in ledgers) else "folds"
-    numbers = ("mean", f"± {unit}", *(("± seeds",) if several_seeds else ()), "seconds")
+    numbers = ("mean", f"± {unit}", *spreads.titles, "seconds")
     table = columns("data set", "model", "result", *numbers, "", right=numbers)
     for ledger in ledgers:
-        _add_rows(table, ledger, ledger.dataset, len(numbers) - 2)
+        _add_rows(table, ledger, ledger.dataset, spreads)
         if ledger.dataset in committees:
-            _add_committee_rows(table, committees[ledger.dataset], len(numbers) - 2)
+            _add_committee_rows(table, committees[ledger.dataset], spreads)
         for baseline in baselines.get(ledger.dataset, []):
-            _add_rows(table, baseline, "", len(numbers) - 2)
+            _add_rows(table, baseline, "", spreads)
     console = terminal()
-    console.print(table)
+    print_table(console, table)
     with_metrics = any(ledger.metrics for ledger in ledgers)
     more = " (balanced accuracy too); ROC-AUC, PR-AUC and MCC at the held-out epochs" if with_metrics else ""
     console.print(f"\nAccuracy in percent{more}; ± is a standard deviation.", style="dim", soft_wrap=True)
+    if spreads.divisions:
+        sentence = "± div.: of the means of the divisions, each with its own folds of all graphs."
+        console.print(sentence, style="dim", soft_wrap=True)
     for name in RULES:
         if any(name in _shown(ledger) for ledger in ledgers):
             console.print(
@@ -537,28 +584,45 @@ def _show_ledgers(
         console.print(f"Records, configuration and versions: {out}", markup=False, soft_wrap=True)
 
 
-def _add_rows(table: Table, ledger: Ledger, title: str, num_spreads: int) -> None:
+@dataclass(frozen=True)
+class _Spreads:
+    """Standard deviations in the table beside that over folds: over seeds and divisions, where there are several."""
+
+    seeds: bool
+    divisions: bool
+
+    @property
+    def titles(self) -> list[str]:
+        return ["± seeds"] * self.seeds + ["± div."] * self.divisions
+
+    def of(self, estimate: AccuracyEstimate | MetricEstimate | None) -> list[float | None]:
+        """The deviations of an estimate, in the order of the columns."""
+        if estimate is None:
+            return [None] * (1 + len(self.titles))
+        over_divisions = [estimate.std_divisions] * self.divisions
+        return [estimate.std_folds, *[estimate.std_seeds] * self.seeds, *over_divisions]
+
+
+def _add_rows(table: Table, ledger: Ledger, title: str, spreads: _Spreads) -> None:
     """Adds a row per result of a ledger, and of the held-out accuracy one per metric."""
     head = (title, ledger.variant, f"{ledger.seconds:.1f}")
     for name in _shown(ledger):
         figure = ledger.estimates[name]
-        spreads = (figure.std_folds, figure.std_seeds)[:num_spreads]
-        cells = ["–" if spread is None else f"{spread:.2f}" for spread in spreads]
+        cells = ["–" if spread is None else f"{spread:.2f}" for spread in spreads.of(figure)]
         bound = "upper bound" if ledger.is_upper_bound(name) else ""
         table.add_row(head[0], head[1], name, f"{figure.mean:.2f}", *cells, head[2], bound)
         head = ("", "", "")
         has_metrics = name == "held-out" and ledger.variant != "majority"  # its scores rank nothing
-        for cells in _metric_cells(ledger, num_spreads) if has_metrics else ():
+        for cells in _metric_cells(ledger, spreads) if has_metrics else ():
             table.add_row("", "", *cells, "", "")
 
 
-def _add_committee_rows(table: Table, committee: CommitteeResults, num_spreads: int) -> None:
+def _add_committee_rows(table: Table, committee: CommitteeResults, spreads: _Spreads) -> None:
     """Adds the held-out accuracy of the committees, and metrics of all test graphs, each beside its members' mean."""
     from graphcaps.evaluation.committee_results import POOLED_METRICS
 
     figure, alone = committee.accuracy, committee.member_accuracy
-    spreads = (figure.std_folds, figure.std_seeds)[:num_spreads]
-    cells = ["–" if spread is None else f"{100 * spread:.2f}" for spread in spreads]
+    cells = ["–" if spread is None else f"{100 * spread:.2f}" for spread in spreads.of(figure)]
     remark = f"members {100 * alone.mean:.2f}"
     table.add_row("", "", f"committee of {committee.members}", f"{100 * figure.mean:.2f}", *cells, "", remark)
     for name, title in POOLED_METRICS.items():
@@ -567,16 +631,16 @@ def _add_committee_rows(table: Table, committee: CommitteeResults, num_spreads: 
         table.add_row("", "", f"  {title}", mean, *[""] * len(cells), "", f"members {of_members}")
 
 
-def _metric_cells(ledger: Ledger, num_spreads: int) -> Iterator[list[str]]:
+def _metric_cells(ledger: Ledger, spreads: _Spreads) -> Iterator[list[str]]:
     """Name, mean and deviations of each metric at the held-out epochs; a dash where it is not defined."""
     from graphcaps.evaluation.fold_metrics import FOLD_METRICS
 
     for name, estimate in ledger.metrics.items():
         # Accuracies are in percent, as those above them.
         scale, digits = (100, 2) if name == "balanced_accuracy" else (1, 3)
-        values = [] if estimate is None else [estimate.mean, estimate.std_folds, estimate.std_seeds]
+        values = [None if estimate is None else estimate.mean, *spreads.of(estimate)]
         cells = ["–" if value is None else f"{scale * value:.{digits}f}" for value in values]
-        yield [f"  {FOLD_METRICS[name]}", *(cells or ["–"] * 3)[: 1 + num_spreads]]
+        yield [f"  {FOLD_METRICS[name]}", *cells]
 
 
 def _shown(ledger: Ledger) -> list[str]:

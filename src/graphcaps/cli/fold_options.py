@@ -22,6 +22,7 @@ __all__ = [
     "Folds",
     "GroupsBy",
     "Repeat",
+    "RepeatFolds",
     "Seeds",
     "check_folds",
     "check_seeded",
@@ -53,6 +54,16 @@ Repeat = Annotated[
         metavar="N",
         min=1,
         help="Splits of --split scaffold or random, under N seeds; trained together. Default: 1.",
+    ),
+]
+RepeatFolds = Annotated[
+    int | None,
+    option(
+        "--repeat",
+        metavar="N",
+        min=1,
+        help="Number of divisions into folds, or of splits of --split scaffold or random, each under another seed. "
+        "Default: 1.",
     ),
 ]
 FirstSplitSeed = Annotated[
@@ -99,11 +110,22 @@ def check_folds(
             )
 
 
-def check_seeded(owner: str, split: str | None, repeat: int | None, seed: int | None) -> None:
-    """Rejects options of seeded splits beside folds and other splits."""
+def check_seeded(
+    owner: str, split: str | None, repeat: int | None, seed: int | None, *, repeats_folds: bool = False
+) -> None:
+    """Rejects options of seeded splits beside other splits, and beside folds.
+
+    Args:
+        owner (str): The verb, for messages.
+        split (str, optional): Value of ``--split``.
+        repeat, seed (int, optional): Values of ``--repeat`` and ``--seed``.
+        repeats_folds (bool): Whether ``--repeat`` beside folds is a number of divisions. (default: ``False``)
+    """
     from graphcaps.data.splits.groups import is_seeded
 
     for name, value in {"--repeat": repeat, "--seed": seed}.items():
+        if split is None and name == "--repeat" and repeats_folds:
+            continue
         if value is not None and (split is None or not is_seeded(split)):
             got = f"{value} with " + ("folds" if split is None else f"--split {split}")
             raise ArgumentError(owner, name, "come with --split scaffold or --split random", got)

@@ -26,12 +26,13 @@ class CheckpointDir:
         results (Path, optional): Folder of results; without one no checkpoint is written.
         dataset (str): Name of the data set.
         variant (str): Name of the model in results.
+        division (int): Number of the division into folds. (default: 0)
     """
 
-    def __init__(self, results: Path | None, dataset: str, variant: str) -> None:
+    def __init__(self, results: Path | None, dataset: str, variant: str, division: int = 0) -> None:
         self.results = results
         self.folder = None if results is None else results / "unfinished"
-        self.dataset, self.variant = dataset, variant
+        self.dataset, self.variant, self.division = dataset, variant, division
 
     def path(self, group: ReplicaGroup) -> Path | None:
         """The checkpoint file of a group; ``None`` without a folder of results."""
@@ -91,7 +92,8 @@ class CheckpointDir:
                 remove_leftovers(folder)
 
     def _prefix(self, protocol: Protocol) -> str:
-        return file_name(self.dataset, self.variant, protocol, "")
+        division = f"division{self.division}-" if self.division else ""
+        return file_name(self.dataset, self.variant, protocol, division)
 
     def _checkpoints(self, protocol: Protocol) -> Iterator[tuple[Path, set[int]]]:
         """The checkpoints of a protocol, each with its seeds."""

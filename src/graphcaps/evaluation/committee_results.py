@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ class CommitteeResults:
 
     Args:
         members (int): Number of members M.
-        seeds (tuple): Seeds of the members of each committee.
+        seeds (tuple): Seeds of the members of each committee, one division after another.
         accuracy, member_accuracy (MetricEstimate): Test accuracy of each committee and fold, from 0 to 1, and the mean
             of its members. Seeds of the estimates are the first of each committee.
         metrics (dict): Further metrics of the committees, by the names of
@@ -72,10 +73,10 @@ class CommitteeResults:
 
 
 def committee_results(records: Sequence[SeedRecord], members: int) -> CommitteeResults:
-    """The results of committees of consecutive seeds: the first ``members`` records, the next, and so on.
+    """The results of committees of consecutive seeds: the first ``members`` records of a division, the next, and so on.
 
     Args:
-        records (sequence): Held-out records with predictions, of the same folds.
+        records (sequence): Held-out records with predictions, sorted by division and seed.
         members (int): Number of members of a committee.
 
     Raises:
@@ -84,9 +85,11 @@ def committee_results(records: Sequence[SeedRecord], members: int) -> CommitteeR
     owner = "committee_results"
     if type(members) is not int or members < 1:
         raise ArgumentError(owner, "members", "be a whole number from 1 on", members)
-    if not records or len(records) % members:
+    counts = Counter(record.key.division for record in records)
+    if not records or any(count % members for count in counts.values()):
         expected = f"be a multiple of {members} held-out records, one per seed"
-        raise ArgumentError(owner, "records", expected, len(records))
+        got = ", ".join(f"{count} in division {number}" for number, count in counts.items())
+        raise ArgumentError(owner, "records", expected, got if len(counts) > 1 else len(records))
     found = [record.predictions for record in records if record.predictions is not None]
     if len(found) < len(records):
         fix = "Evaluate with members=…, or with predictions=True."
@@ -96,16 +99,19 @@ def committee_results(records: Sequence[SeedRecord], members: int) -> CommitteeR
     starts = range(0, len(records), members)
     groups = [found[start : start + members] for start in starts]
     firsts = [seeds[start] for start in starts]
+    divisions = [records[start].key.division for start in starts]
     each = [_Committee(group) for group in groups]
     alone = [[_Committee([member]) for member in group] for group in groups]
     return CommitteeResults(
         members=members,
         seeds=tuple(tuple(seeds[start : start + members]) for start in starts),
-        accuracy=average_metric([committee.values("accuracy") for committee in each], firsts),
+        accuracy=average_metric([committee.values("accuracy") for committee in each], firsts, divisions),
         member_accuracy=average_metric(
-            [np.mean([member.values("accuracy") for member in group], axis=0) for group in alone], firsts
+            [np.mean([member.values("accuracy") for member in group], axis=0) for group in alone],
+            firsts,
+            divisions,
         ),
-        metrics={name: _estimate(name, each, firsts) for name in FOLD_METRICS},
+        metrics={name: _estimate(name, each, firsts, divisions) for name in FOLD_METRICS},
         pooled={name: _mean([committee.pooled[name] for committee in each]) for name in POOLED_METRICS},
         member_pooled={
             name: _mean([member.pooled[name] for group in alone for member in group])
@@ -174,9 +180,12 @@ def _sorted(predictions: GraphPredictions) -> GraphPredictions:
     )
 
 
-def _estimate(name: str, committees: Sequence[_Committee], seeds: Sequence[int]) -> MetricEstimate | None:
+def _estimate(
+    name: str, committees: Sequence[_Committee], seeds: Sequence[int], divisions: Sequence[int]
+) -> MetricEstimate | None:
     values = [committee.values(name) for committee in committees]
-    return average_metric(values, seeds) if all(np.isfinite(each).all() for each in values) else None
+    is_defined = all(np.isfinite(each).all() for each in values)
+    return average_metric(values, seeds, divisions) if is_defined else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

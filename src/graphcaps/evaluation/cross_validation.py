@@ -75,11 +75,13 @@ __all__ = [
     "Groups",
     "SeedCollector",
     "build_folds",
+    "check_divisions",
     "check_joint_variants",
     "cross_validate",
 ]
 
-FOLDS_SEED = 12345  # the same folds for every model, seed and published result
+FOLDS_SEED = 12345  # the same folds for every model, seed and published result; plus the number of a division
+MAX_DIVISIONS = 1_000
 Groups = Sequence[int | str] | np.ndarray | Tensor | Grouping | str | Path
 
 
@@ -153,6 +155,7 @@ def cross_validate(
     predictions: bool = False,
     callbacks: Sequence[Callback] = (),
     members: int = 1,
+    divisions: int = 1,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -200,9 +203,12 @@ def cross_validate(
             first are 0 to ``members − 1``. Records are of single seeds, with predictions, and
             :meth:`Ledger.committees` gives the results of the committees. Only with the protocol held-out.
             (default: 1)
+        divisions (int): Number of divisions into folds: all folds and seeds are trained in each, one division after
+            another, and results are also averaged over divisions. Division 0 is the folds that one division has; the
+            shuffle of division d has d added to its seed. Not with ``split``. (default: 1)
 
     Returns:
-        Ledger: One record per protocol and seed.
+        Ledger: One record per protocol, seed and division.
 
     Raises:
         GraphcapsError: If the graphs cannot be split or an argument is invalid; raised before training starts.
@@ -211,14 +217,34 @@ def cross_validate(
     Warns:
         CapsuleCollapseWarning: If in a training one capsule holds almost all nodes (docs/parts.md).
     """
+    check_divisions("cross_validate", divisions, None if split is None else "a split")
     results_store = results if isinstance(results, ResultsStore) or results is None else ResultsStore(results)
-    validation = CrossValidation(
-        store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
-        variant=variant, results=results_store, resume=resume, checkpoint_every=checkpoint_every, groups=groups,
-        split=split, patience=patience, metric=metric, class_weight=class_weight, predictions=predictions,
-        callbacks=callbacks, members=members,
-    )  # fmt: skip
-    ledger = validation.run(on_event)
+    validations = [
+        CrossValidation(
+            store, config, folds=folds, seeds=seeds, protocol=protocol, device=device, group=group,
+            variant=variant, results=results_store, resume=resume, checkpoint_every=checkpoint_every,
+            groups=groups, split=split, patience=patience, metric=metric, class_weight=class_weight,
+            predictions=predictions, callbacks=callbacks, members=members, division=division,
+        )
+        for division in range(divisions)
+    ]  # fmt: skip
+    ledgers: list[Ledger] = []
+    failure: CallbackError | None = None
+    with ExitStack() as locks:
+        for validation in validations:  # all of them before the first training
+            locks.enter_context(validation.lock())
+        for validation in validations:
+            try:
+                ledgers.append(validation.run(on_event))
+            except CallbackError as error:
+                if not isinstance(error.result, Ledger):
+                    raise
+                ledgers.append(error.result)
+                failure = failure or error
+    ledger = Ledger.join(ledgers)
+    if failure is not None:  # last: an exception in a callback loses no division
+        failure.result = ledger
+        raise failure
     if warning := ledger.capsule_warning:
         warn_user(warning, CapsuleCollapseWarning)
     return ledger
@@ -233,6 +259,7 @@ class CrossValidation:
         joint_variants (dict, optional): Further configurations, by their variant names in results, that differ from
             ``config`` only in ``num_factors``. Joined factors are one projection, so ``num_factors`` changes only
             the initial weights (docs/method.md). The variants are trained as further replicas of the same run.
+        division (int): Number of the division into folds, in place of ``divisions``. (default: 0)
     """
 
     def __init__(
@@ -258,6 +285,7 @@ class CrossValidation:
         predictions: bool = False,
         callbacks: Sequence[Callback] = (),
         members: int = 1,
+        division: int = 0,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         optional = {"group": group, "checkpoint_every": checkpoint_every}
@@ -289,7 +317,10 @@ class CrossValidation:
         self.store = store
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         with_validation = "held-out" in self.protocols
-        self.folds, self.partition = build_folds(store, folds, groups, split, with_validation=with_validation)
+        self.division = division
+        self.folds, self.partition = build_folds(
+            store, folds, groups, split, with_validation=with_validation, division=division
+        )
         for fold in range(self.folds.num_folds):
             train = (self.folds.held_out(fold) if with_validation else self.folds.paper(fold)).train
             check_nodes(store, train, "cross_validate", "store")
@@ -338,7 +369,7 @@ class CrossValidation:
         self._inputs: TrainingInputs | None = None
         self._is_locked = False
         folder = None if results is None else results.folder
-        self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants))
+        self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants), division)
         if not resume:
             self.checkpoints.require_none(self.protocols)
 
@@ -371,6 +402,7 @@ class CrossValidation:
             device="auto",
             groups=self._groups,
             split=self.splits or None,
+            division=self.division,
         )
 
     @contextmanager
@@ -390,7 +422,7 @@ class CrossValidation:
             return
         with ExitStack() as stack:
             for variant, protocol in sorted(missing):
-                stack.enter_context(self.results.lock(self.store.name, variant, protocol))
+                stack.enter_context(self.results.lock(self.store.name, variant, protocol, self.division))
             stack.callback(setattr, self, "_is_locked", False)
             self._is_locked = True
             yield
@@ -457,7 +489,8 @@ class CrossValidation:
     @property
     def info(self) -> RunInfo:
         """What is trained, for callbacks."""
-        values = json.dumps(self.settings(), sort_keys=True, default=str)
+        identity = self.settings() | ({"division": self.division} if self.division else {})
+        values = json.dumps(identity, sort_keys=True, default=str)
         digest = hashlib.sha256(values.encode()).hexdigest()
         options = {
             "folds": self.folds.num_folds,
@@ -466,7 +499,8 @@ class CrossValidation:
             "metric": self.metric,
             "class_weight": self.class_weight,
         }
-        name = f"{self.store.name}-{self.variant}"
+        division = f"-division{self.division}" if self.division else ""
+        name = f"{self.store.name}-{self.variant}{division}"
         return RunInfo(name, digest, hyperparameters(self.config, **options))
 
     def prepare(self) -> TrainingInputs:
@@ -519,7 +553,7 @@ class CrossValidation:
         Args:
             config (RunConfig, optional): Configuration of a joint variant. (default: that of the first variant)
         """
-        folds = (self.folds.num_folds, self.folds.seed, self.data, self.partition)
+        folds = (self.folds.num_folds, self.folds.seed - self.division, self.data, self.partition)
         return settings(config or self.config, *folds, self.patience, self.metric, self.class_weight)
 
     def _missing_runs(self, protocol: Protocol) -> list[tuple[str, int]]:
@@ -564,7 +598,7 @@ class CrossValidation:
         )
 
     def _key(self, protocol: Protocol, variant: str, seed: int) -> RecordKey:
-        return RecordKey(self.store.name, variant, protocol, seed)
+        return RecordKey(self.store.name, variant, protocol, seed, self.division)
 
     def _record(self, completed: CompletedSeed) -> SeedRecord:
         key = self._key(completed.protocol, completed.variant or self.variant, completed.seed)
@@ -614,6 +648,23 @@ def check_joint_variants(config: RunConfig, name: str, joint_variants: Mapping[s
             raise ArgumentError("cross_validate", "joint_variants", expected, f"'{joint_name}'")
 
 
+def check_divisions(owner: str, divisions: int, beside: str | None) -> None:
+    """Rejects a wrong number of divisions into folds.
+
+    Args:
+        owner (str): For the message.
+        divisions (int): The number.
+        beside (str, optional): What stands in the place of folds.
+
+    Raises:
+        ArgumentError: If it is no whole number from 1 to 1,000, or there are no folds to divide.
+    """
+    if type(divisions) is not int or not 1 <= divisions <= MAX_DIVISIONS:
+        raise ArgumentError(owner, "divisions", f"be a whole number from 1 to {MAX_DIVISIONS:,}", divisions)
+    if beside is not None and divisions > 1:
+        raise ArgumentError(owner, "divisions", f"be left out beside {beside}, which has no folds", divisions)
+
+
 def build_folds(
     store: GraphStore,
     folds: int,
@@ -621,6 +672,7 @@ def build_folds(
     split: Split | Sequence[Split] | None = None,
     *,
     with_validation: bool = True,
+    division: int = 0,
 ) -> tuple[Folds, Partition | None]:
     """Stratified folds of a store; with groups or a fixed split, also the partition that records describe.
 
@@ -631,6 +683,7 @@ def build_folds(
             :func:`graphcaps.data.splits.groups.resolve_groups`.
         split (Split or sequence, optional): Fixed split, or several, in place of folds.
         with_validation (bool): Whether a validation set is needed, as in the protocol held-out. (default: ``True``)
+        division (int): Number of the division into folds; splits have only 0. (default: 0)
 
     Raises:
         ArgumentError: If labels are missing, the graphs cannot be split, or a part lacks one of the classes; the
@@ -652,7 +705,8 @@ def build_folds(
     grouping = None if groups is None else _resolve_grouping(store, groups)
     ids = None if grouping is None else grouping.ids
     try:
-        stratified = stratified_folds(store.y, folds, FOLDS_SEED, class_names=store.class_names, groups=ids)
+        seed = FOLDS_SEED + division
+        stratified = stratified_folds(store.y, folds, seed, class_names=store.class_names, groups=ids)
     except ArgumentError as error:
         name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
         got = f"{error.got} in '{store.name}'"

@@ -64,17 +64,22 @@ class AccuracyEstimate:
     """A mean accuracy with its standard deviations, in percent.
 
     Args:
-        mean (float): Mean over folds, then over seeds.
-        std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds.
-        std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean; ``None`` for
-            one seed.
+        mean (float): Mean over folds, then over seeds, then over divisions into folds.
+        std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds and divisions.
+        std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean, averaged over divisions;
+            ``None`` for one seed.
         seeds (tuple): Seeds that were averaged.
+        std_divisions (float, optional): Standard deviation over divisions (n − 1) of each division's mean; ``None`` for
+            one division.
+        per_division (tuple): Mean of each division.
     """
 
     mean: float
     std_folds: float | None
     std_seeds: float | None
     seeds: tuple[int, ...]
+    std_divisions: float | None = None
+    per_division: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.std_folds is None else f"{self.mean:.2f} ± {self.std_folds:.2f}"
@@ -85,11 +90,15 @@ class MetricEstimate:
     """A mean metric with its standard deviations, in its own unit.
 
     Args:
-        mean (float): Mean over folds, then over seeds.
-        std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds.
-        std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean; ``None`` for one seed.
-        per_seed (tuple): Values of the folds of each seed.
+        mean (float): Mean over folds, then over seeds, then over divisions into folds.
+        std_folds (float, optional): Standard deviation over folds (n − 1), averaged over seeds and divisions.
+        std_seeds (float, optional): Standard deviation over seeds (n − 1) of each seed's mean, averaged over divisions;
+            ``None`` for one seed.
+        per_seed (tuple): Values of the folds of each seed, one division after another.
         seeds (tuple): Seeds that were averaged.
+        std_divisions (float, optional): Standard deviation over divisions (n − 1) of each division's mean; ``None`` for
+            one division.
+        per_division (tuple): Mean of each division.
     """
 
     mean: float
@@ -97,10 +106,14 @@ class MetricEstimate:
     std_seeds: float | None
     per_seed: tuple[tuple[float, ...], ...]
     seeds: tuple[int, ...]
+    std_divisions: float | None = None
+    per_division: tuple[float, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe, rounded to six digits."""
         stds = {"std_folds": self.std_folds, "std_seeds": self.std_seeds}
+        if self.std_divisions is not None:
+            stds["std_divisions"] = self.std_divisions
         return {
             "mean": round(self.mean, 6),
             **{name: None if std is None else round(std, 6) for name, std in stds.items()},
@@ -109,16 +122,26 @@ class MetricEstimate:
         }
 
 
-def average_metric(values: Sequence[np.ndarray], seeds: Sequence[int]) -> MetricEstimate:
-    """Averages a metric, ``[F]`` for each seed: over folds first, then over seeds."""
-    means = np.array([each.mean() for each in values])
+def average_metric(
+    values: Sequence[np.ndarray], seeds: Sequence[int], divisions: Sequence[int] | None = None
+) -> MetricEstimate:
+    """Averages a metric, ``[F]`` for each seed and division: over folds first, then over seeds, then over divisions.
+
+    Args:
+        values (sequence): Values of the folds of each run.
+        seeds (sequence): Seed of each run.
+        divisions (sequence, optional): Division of each run. (default: all of one)
+    """
+    runs = _Runs(np.array([each.mean() for each in values]), seeds, divisions)
     deviations = [std for each in values if (std := _std(each)) is not None]
     return MetricEstimate(
-        float(means.mean()),
+        runs.mean,
         float(np.mean(deviations)) if deviations else None,
-        _std(means),
+        runs.std_seeds,
         tuple(tuple(each.tolist()) for each in values),
-        tuple(seeds),
+        runs.seeds,
+        runs.std_divisions,
+        runs.per_division,
     )
 
 
@@ -224,18 +247,48 @@ def optimism(
     return Choice(best.epochs, best.accuracies - validated.accuracies)
 
 
-def average_seeds(choices: Sequence[Choice], seeds: Sequence[int]) -> AccuracyEstimate:
-    """Averages the accuracies of several seeds: over folds first, then over seeds."""
+def average_seeds(
+    choices: Sequence[Choice], seeds: Sequence[int], divisions: Sequence[int] | None = None
+) -> AccuracyEstimate:
+    """Averages the accuracies of several runs: over folds first, then over seeds, then over divisions.
+
+    Args:
+        choices (sequence): The choice of each run.
+        seeds (sequence): Seed of each run.
+        divisions (sequence, optional): Division of each run. (default: all of one)
+    """
     if not choices or len(choices) != len(seeds):
         raise ArgumentError("average_seeds", "choices", f"be one per seed, {len(seeds)}", len(choices))
-    means = np.array([choice.mean for choice in choices])
+    runs = _Runs(np.array([choice.mean for choice in choices]), seeds, divisions)
     deviations = [std for choice in choices if (std := choice.std_folds) is not None]
     return AccuracyEstimate(
-        float(means.mean()),
+        runs.mean,
         float(np.mean(deviations)) if len(deviations) == len(choices) else None,
-        _std(means),
-        tuple(seeds),
+        runs.std_seeds,
+        runs.seeds,
+        runs.std_divisions,
+        runs.per_division,
     )
+
+
+class _Runs:
+    """Means and deviations of runs with one value each.
+
+    Args:
+        values (ndarray): Value of each run, ``[N]``.
+        seeds (sequence): Seed of each run.
+        divisions (sequence, optional): Division of each run. (default: all of one)
+    """
+
+    def __init__(self, values: np.ndarray, seeds: Sequence[int], divisions: Sequence[int] | None) -> None:
+        numbers = np.zeros(len(values), dtype=np.int64) if divisions is None else np.array(divisions)
+        parts = [values[numbers == number] for number in np.unique(numbers)]
+        means = np.array([part.mean() for part in parts])
+        stds = [std for part in parts if (std := _std(part)) is not None]
+        self.mean, self.per_division = float(means.mean()), tuple(means.tolist())
+        self.seeds = tuple(dict.fromkeys(seeds))
+        self.std_seeds = float(np.mean(stds)) if len(stds) == len(parts) else None
+        self.std_divisions = _std(means)
 
 
 def _select(test: np.ndarray, epochs: np.ndarray) -> Choice:

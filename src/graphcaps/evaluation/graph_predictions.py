@@ -115,13 +115,14 @@ def predictions_csv(
     ids: Sequence[str] | None = None,
     smiles: Sequence[str | None] | None = None,
     split_seeds: Sequence[int] = (),
+    divisions: Sequence[int] = (),
     raw_text: bool = False,
 ) -> str:
     """A table with a row per seed, fold and graph, as text.
 
     Columns: ``graph`` (number, counted from 1), ``id`` and ``smiles`` where they are known, ``seed`` of the training,
-    ``fold`` (counted from 1), ``split_seed`` where a seeded split stands in the place of each fold, ``split``
-    (``validation`` or ``test``), ``label`` (true class), ``predicted``, and
+    ``division`` where there are several, ``fold`` (counted from 1), ``split_seed`` where a seeded split stands in the
+    place of each fold, ``split`` (``validation`` or ``test``), ``label`` (true class), ``predicted``, and
     ``probability[class]`` for each class. Numbers are written in full: metrics that are computed from the file are the
     printed ones.
 
@@ -131,21 +132,23 @@ def predictions_csv(
         ids (sequence, optional): Name of each graph of the data set.
         smiles (sequence, optional): SMILES of each graph of the data set.
         split_seeds (sequence): Seed of the split of each fold; empty for folds. (default: empty)
+        divisions (sequence): Division of each of ``seeds``; empty if there is one. (default: empty)
         raw_text (bool): Write names and SMILES as they are. Otherwise those that a spreadsheet could read as a formula
             get an apostrophe in front. (default: ``False``)
     """
     columns: list[tuple[str, Sequence[str | None] | None]] = [("id", ids), ("smiles", smiles)]
     extra = [(name, values) for name, values in columns if values is not None]
     classes = [f"probability[{name}]" for name in class_names]
-    numbers = ["seed", "fold", *(["split_seed"] if split_seeds else [])]
+    numbers = ["seed", *(["division"] if divisions else []), "fold", *(["split_seed"] if split_seeds else [])]
     names = [name for name, _ in extra]
     table: list[list[object]] = [["graph", *names, *numbers, "split", "label", "predicted", *classes]]
-    for seed, predictions in seeds:
+    for number, (seed, predictions) in enumerate(seeds):
+        division = [divisions[number]] if divisions else []
         # In the order of folds, validation before test graphs, then of graphs.
         for row in np.lexsort((predictions.graph, predictions.part, predictions.fold)).tolist():
             graph, p = int(predictions.graph[row]), predictions.probabilities[row]
             fold = int(predictions.fold[row])
-            where = [seed, fold + 1, *([split_seeds[fold]] if split_seeds else [])]
+            where = [seed, *division, fold + 1, *([split_seeds[fold]] if split_seeds else [])]
             label, predicted = class_names[predictions.y[row]], class_names[int(p.argmax())]
             known = [column[graph] or "" for _, column in extra]
             cells = [*known, *where, PARTS[predictions.part[row]], label, predicted]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -71,12 +71,12 @@ def describe_rule(name: str, window: int) -> str:
 class Ledger:
     """Records of one data set and one variant, and the accuracies computed from them.
 
-    Accuracies are in percent, per seed first and then averaged over seeds. They are ``None`` without records of the
-    protocol they need: ``held_out`` and ``optimism`` need the held-out protocol, ``C`` and ``C_star`` the paper's.
-    C and C* select the epoch on test data and are upper bounds.
+    Accuracies are in percent, per seed first and then averaged over seeds, and over divisions into folds if there are
+    several. They are ``None`` without records of the protocol they need: ``held_out`` and ``optimism`` need the
+    held-out protocol, ``C`` and ``C_star`` the paper's. C and C* select the epoch on test data and are upper bounds.
 
     Args:
-        records (tuple): One :class:`SeedRecord` per protocol and seed, of equal settings.
+        records (tuple): One :class:`SeedRecord` per protocol, seed and division, of equal settings.
     """
 
     records: tuple[SeedRecord, ...]
@@ -96,7 +96,12 @@ class Ledger:
         if len(set(keys)) < len(keys):
             duplicate = next(key for key in keys if keys.count(key) > 1)
             raise ArgumentError("Ledger", "records", "be one per protocol and seed", f"two of {duplicate}")
-        object.__setattr__(self, "records", tuple(sorted(self.records, key=lambda record: record.key)))
+        object.__setattr__(self, "records", tuple(sorted(self.records, key=_order)))
+
+    @classmethod
+    def join(cls, ledgers: Sequence[Ledger]) -> Ledger:
+        """The ledger of all records of several ones, such as those of different divisions."""
+        return cls(tuple(record for ledger in ledgers for record in ledger.records))
 
     # ------------------------------------------------------------------ description
     @property
@@ -117,7 +122,24 @@ class Ledger:
 
     @property
     def folds_seed(self) -> int:
+        """Seed of the folds; of several divisions, that of the first."""
         return self.records[0].folds_seed
+
+    @property
+    def divisions(self) -> tuple[int, ...]:
+        """Numbers of the divisions into folds; only 0 for the folds of published results."""
+        return tuple(sorted({record.key.division for record in self.records}))
+
+    def division(self, number: int) -> Ledger:
+        """The ledger of one division.
+
+        Raises:
+            ArgumentError: If there is no record of it.
+        """
+        if number not in self.divisions:
+            expected = f"be one of {', '.join(map(str, self.divisions))}"
+            raise ArgumentError("Ledger.division", "number", expected, number)
+        return Ledger(tuple(record for record in self.records if record.key.division == number))
 
     @property
     def partition(self) -> Partition | None:
@@ -163,7 +185,7 @@ class Ledger:
         return tuple(dict.fromkeys(note for record in self.records for note in record.notes))
 
     def of(self, protocol: Protocol) -> tuple[SeedRecord, ...]:
-        """The records of one protocol, by seed."""
+        """The records of one protocol, by division and seed."""
         return tuple(record for record in self.records if record.key.protocol == protocol)
 
     # ------------------------------------------------------------------ accuracies
@@ -212,8 +234,8 @@ class Ledger:
         for name, (protocol, rule) in _SELECTION_RULES.items():
             records = self.of(protocol)
             if records:
-                seeds = [record.key.seed for record in records]
-                estimates[name] = average_seeds([rule(record) for record in records], seeds)
+                choices = [rule(record) for record in records]
+                estimates[name] = average_seeds(choices, *_seeds_and_divisions(records))
         return estimates
 
     @cached_property
@@ -231,8 +253,8 @@ class Ledger:
         for name in FOLD_METRICS:
             values = [each.fold_values(name) for each in stored]
             defined = [value for value in values if value is not None]
-            seeds = tuple(record.key.seed for record in records)
-            estimates[name] = average_metric(defined, seeds) if len(defined) == len(values) else None
+            runs = _seeds_and_divisions(records)
+            estimates[name] = average_metric(defined, *runs) if len(defined) == len(values) else None
         return estimates
 
     def committees(self, members: int) -> CommitteeResults:
@@ -247,17 +269,15 @@ class Ledger:
     def twin_free(self) -> AccuracyEstimate | None:
         """Held-out accuracy on test graphs without a twin (:mod:`graphcaps.data.quality.twins`), of all folds together.
 
-        Seeds whose records lack the counts, as those of earlier versions, are left out; ``seeds`` of the result says
-        which were counted. ``None`` if there are none, or all graphs have a twin.
+        Records that lack the counts, as those of earlier versions, are left out; ``seeds`` of the result says which
+        were counted. ``None`` if there are none, or in a division all graphs have a twin.
         """
         counts = self._twin_free_counts
-        if not counts or not next(iter(counts.values())).sum(0)[1]:
+        if not counts or not all(each.sum(0)[1] for _, each in counts):
             return None
-        means = np.array(
-            [100 * right / graphs for right, graphs in (each.sum(0) for each in counts.values())]
-        )
-        std = float(means.std(ddof=1)) if len(means) > 1 else None
-        return AccuracyEstimate(float(means.mean()), None, std, tuple(counts))
+        means = [np.array([right / graphs]) for right, graphs in (each.sum(0) for _, each in counts)]
+        choices = [Choice(np.zeros(1, dtype=np.int64), mean) for mean in means]
+        return average_seeds(choices, *_seeds_and_divisions([record for record, _ in counts]))
 
     @property
     def twin_share(self) -> float | None:
@@ -265,17 +285,17 @@ class Ledger:
         counts = self._twin_free_counts
         if not counts:
             return None
-        graphs = next(iter(counts.values())).sum(0)[1]
-        return 1 - float(graphs / self.of("held-out")[0].curves.test_graphs.sum())
+        shares = [each.sum(0)[1] / record.curves.test_graphs.sum() for record, each in counts]
+        return 1 - float(np.mean(shares))
 
     @property
-    def _twin_free_counts(self) -> dict[int, np.ndarray]:
-        """Correct and all twin-free test graphs of each fold, ``[F, 2]``, by seed; only seeds that have the counts."""
-        return {
-            record.key.seed: np.array(record.metrics.twin_free)
+    def _twin_free_counts(self) -> list[tuple[SeedRecord, np.ndarray]]:
+        """Correct and all twin-free test graphs of each fold, ``[F, 2]``, of the records that have these counts."""
+        return [
+            (record, np.array(record.metrics.twin_free))
             for record in self.of("held-out")
             if record.metrics is not None and record.metrics.twin_free is not None
-        }
+        ]
 
     @property
     def peak_memory(self) -> int | None:
@@ -305,6 +325,7 @@ class Ledger:
                         "figure": name,
                         "protocol": protocol,
                         "seed": record.key.seed,
+                        **({"division": record.key.division} if len(self.divisions) > 1 else {}),
                         "mean": round(choice.mean, 4),
                         "std_folds": None if choice.std_folds is None else round(choice.std_folds, 4),
                         "epochs": choice.epochs.tolist(),
@@ -325,6 +346,8 @@ class Ledger:
             lines.append(f"  {self.partition.sentence}")
         for name, estimate in self.estimates.items():
             several = "" if estimate.std_seeds is None else f", ± {estimate.std_seeds:.2f} over seeds"
+            if estimate.std_divisions is not None:
+                several += f", ± {estimate.std_divisions:.2f} over {len(estimate.per_division)} divisions"
             seeds = f"{len(estimate.seeds)} seed{'' if len(estimate.seeds) == 1 else 's'}"
             lines.append(f"  {name:<9} {estimate} over {unit}s{several} ({seeds}; {self.rule(name)})")
         return "\n".join(lines)
@@ -339,6 +362,7 @@ class Ledger:
                 "std_folds": None if estimate.std_folds is None else round(estimate.std_folds, 4),
                 "std_seeds": None if estimate.std_seeds is None else round(estimate.std_seeds, 4),
                 "seeds": list(estimate.seeds),
+                **_division_entries(estimate),
                 "rule": self.rule(name),
                 "upper_bound": self.is_upper_bound(name),
             }
@@ -350,6 +374,7 @@ class Ledger:
             "protocols": list(self.protocols),
             "folds": self.num_folds,
             "folds_seed": self.folds_seed,
+            **({"divisions": list(self.divisions)} if self.divisions != (0,) else {}),
             **({} if self.partition is None else {"partition": vars(self.partition)}),
             **({} if self.patience is None else {"patience": self.patience}),
             "metric": self.metric,
@@ -405,6 +430,25 @@ class Ledger:
         if not isinstance(records, list):
             raise DataError(where, "a list under 'records'", repr(records))
         return cls(tuple(SeedRecord.from_dict(record, where) for record in records))
+
+
+def _order(record: SeedRecord) -> tuple[str, int, int]:
+    return (record.key.protocol, record.key.division, record.key.seed)
+
+
+def _seeds_and_divisions(records: Sequence[SeedRecord]) -> tuple[list[int], list[int]]:
+    """Seed and division of each record."""
+    return [record.key.seed for record in records], [record.key.division for record in records]
+
+
+def _division_entries(estimate: AccuracyEstimate) -> dict[str, Any]:
+    """Mean of each division and their deviation, JSON-safe; none for a single division."""
+    if estimate.std_divisions is None:
+        return {}
+    return {
+        "std_divisions": round(estimate.std_divisions, 4),
+        "per_division": [round(mean, 4) for mean in estimate.per_division],
+    }
 
 
 def choose_epochs(record: SeedRecord) -> dict[str, Choice]:

@@ -28,15 +28,24 @@ _FORMAT = "graphcaps record 2"
 
 @dataclass(frozen=True, order=True)
 class RecordKey:
-    """Identifies a record; a results store holds one record per key."""
+    """Identifies a record; a results store holds one record per key.
+
+    Args:
+        dataset, variant, protocol (str): Data set, model and protocol.
+        seed (int): Seed of the training.
+        division (int): Number of the division into folds; not written if it is 0, the folds of all published results.
+            (default: 0)
+    """
 
     dataset: str
     variant: str
     protocol: str
     seed: int
+    division: int = 0
 
     def __str__(self) -> str:
-        return f"{self.dataset}, {self.variant}, {self.protocol}, seed {self.seed}"
+        division = f", division {self.division}" if self.division else ""
+        return f"{self.dataset}, {self.variant}, {self.protocol}, seed {self.seed}{division}"
 
 
 @dataclass(frozen=True)
@@ -116,9 +125,13 @@ class SeedRecord:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All values that determine the results besides the key; equal for records that can be compared."""
+        """All values that determine the results besides the key; equal for records that can be compared.
+
+        ``folds_seed`` is that of division 0: it is equal for all divisions.
+        """
         return settings(
-            *(self.config, self.curves.num_folds, self.folds_seed, self.data, self.partition, self.patience),
+            *(self.config, self.curves.num_folds, self.folds_seed - self.key.division, self.data),
+            *(self.partition, self.patience),
             *(self.metric, self.class_weight),
         )
 
@@ -131,7 +144,7 @@ class SeedRecord:
         """
         return {
             "format": _FORMAT,
-            **vars(self.key),
+            **{name: value for name, value in vars(self.key).items() if name != "division" or value},
             "finished": self.finished,
             "seconds": self.seconds,
             **({} if self.peak_memory is None else {"peak_memory": self.peak_memory}),
@@ -217,7 +230,11 @@ def read_key(values: Any, where: str) -> RecordKey:
     for name in ("dataset", "variant"):
         if escape_text(values[name]) != values[name]:  # it is part of a file name
             raise DataError(where, f"a name in Unicode under '{name}'", f"'{escape_text(values[name])}'")
-    return RecordKey(*(values[name] for name in _KEY_TYPES))
+    division = values.get("division", 0)
+    if type(division) is not int or division < 0:
+        raise DataError(where, "a whole number from 0 on under 'division'", repr(division)[:60])
+    names = (values["dataset"], values["variant"], values["protocol"])
+    return RecordKey(*names, seed=values["seed"], division=division)
 
 
 def settings(

@@ -40,7 +40,7 @@ class MergeReport:
 
 
 class ResultsStore:
-    """Records by data set, variant, protocol and seed, in one folder.
+    """Records by data set, variant, protocol, seed and division into folds, in one folder.
 
     A new record is a small JSON file, ``*.record.json``. :meth:`pack` moves all of them into one compressed archive,
     ``records.zip``, and writes ``summary.csv`` with a line per record. A store reads both.
@@ -78,9 +78,8 @@ class ResultsStore:
 
     def path(self, key: RecordKey) -> Path:
         """The file of a record outside the archive, whether or not it exists."""
-        return (
-            self.folder / f"{file_name(key.dataset, key.variant, key.protocol, f'seed{key.seed}')}{_ENDING}"
-        )
+        parts = (key.dataset, key.variant, key.protocol, f"seed{key.seed}", *_division(key.division))
+        return self.folder / f"{file_name(*parts)}{_ENDING}"
 
     def get(self, key: RecordKey) -> SeedRecord | None:
         """The record of a key; ``None`` if there is none.
@@ -136,8 +135,10 @@ class ResultsStore:
         write_atomically(self.path(record.key), record.to_json())
         return True
 
-    def lock(self, dataset: str, variant: str, protocol: Protocol) -> AbstractContextManager[None]:
-        """Refuses other processes that write records of a data set, variant and protocol into this folder.
+    def lock(
+        self, dataset: str, variant: str, protocol: Protocol, division: int = 0
+    ) -> AbstractContextManager[None]:
+        """Refuses other processes that write records of a data set, variant, protocol and division into this folder.
 
         Raises:
             DataError: On entering, if another process has the lock, or if the folder cannot be made.
@@ -148,7 +149,8 @@ class ResultsStore:
             raise DataError(self.folder, f"folder cannot be made ({error.strerror or error})") from error
         problem = f"another process is evaluating {variant} on {dataset} ({protocol}) in this folder"
         refusal = DataError(self.folder, problem, fix="Wait until it has ended, or name another folder.")
-        return lock_file(self.folder / file_name(dataset, variant, protocol), refusal=refusal)
+        name = file_name(dataset, variant, protocol, *_division(division))
+        return lock_file(self.folder / name, refusal=refusal)
 
     def pack(self) -> int:
         """Moves all records into the archive, writes ``summary.csv``, and removes the files that are now archived.
@@ -194,7 +196,7 @@ class ResultsStore:
         return MergeReport(tuple(added), tuple(replaced), tuple(kept))
 
     def ledgers(self) -> tuple[Ledger, ...]:
-        """A ledger per data set and variant."""
+        """A ledger per data set and variant, with all divisions into folds."""
         groups: dict[tuple[str, str], list[SeedRecord]] = defaultdict(list)
         for record in self.records():
             groups[record.key.dataset, record.key.variant].append(record)
@@ -212,6 +214,11 @@ class ResultsStore:
         if self._archive_read is None or self._archive_read[0] != signature:
             self._archive_read = (signature, RecordArchive(self.archive_path))
         return self._archive_read[1]
+
+
+def _division(number: int) -> tuple[str, ...]:
+    """Part of a file name; none for division 0."""
+    return (f"division{number}",) if number else ()
 
 
 def _signature(path: Path) -> tuple[int, int]:

@@ -22,16 +22,20 @@ Columns of the other protocol, and of metrics that a record does not have, are e
 
 
 def summary_csv(records: Iterable[SeedRecord]) -> str:
-    """The table as text, sorted by key."""
-    table: list[Sequence[object]] = [COLUMNS]
-    for record in sorted(records, key=lambda record: record.key):
+    """The table as text, sorted by key; with a column ``division`` at the end if there are several."""
+    records = sorted(records, key=lambda record: record.key)
+    has_divisions = any(record.key.division for record in records)
+    table: list[Sequence[object]] = [(*COLUMNS, *(("division",) if has_divisions else ()))]
+    for record in records:
         choices = choose_epochs(record)
         accuracies = [f"{choices[name].mean:.2f}" if name in choices else "" for name in RULES]
         accuracies += [_mean(record, name) for name in FOLD_METRICS]
         key, curves = record.key, record.curves
         sizes = (curves.num_folds, curves.num_epochs)
         origin = (record.seconds, record.hardware, record.finished, record.versions.get("commit", ""))
-        table.append([key.dataset, key.variant, key.protocol, key.seed, *sizes, *accuracies, *origin])
+        division = (key.division,) if has_divisions else ()
+        names = (key.dataset, key.variant, key.protocol, key.seed)
+        table.append([*names, *sizes, *accuracies, *origin, *division])
     return csv_text(table)
 
 
