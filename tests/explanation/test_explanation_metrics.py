@@ -7,9 +7,15 @@ import torch
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import evaluate_explanations, explanation_stability
-from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, PyGBatch
-from graphcaps.explanation.explanation_metrics import METHODS, METRICS
-from graphcaps.explanation.pyg_explainer import GraphProbabilities
+from graphcaps.explanation.baselines import ATTRIBUTION_METHODS
+from graphcaps.explanation.explanation_metrics import (
+    CAPSULE_METHODS,
+    METHODS,
+    METRICS,
+    applicable_methods,
+)
+from graphcaps.explanation.pyg_explainer import GraphProbabilities, PyGBatch
+from graphcaps.explanation.truth_metrics import connected_groups
 from tests.small_models import (
     bonded,
     bonded_model,
@@ -24,6 +30,7 @@ from tests.small_models import (
 @pytest.fixture
 def few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphcaps.explanation.baselines.GNN_EXPLAINER_EPOCHS", 2)
+    monkeypatch.setattr("graphcaps.explanation.baselines.PG_EXPLAINER_EPOCHS", 2)
     monkeypatch.setattr("graphcaps.explanation.baselines.INTEGRATION_STEPS", 2)
 
 
@@ -51,12 +58,25 @@ def test_every_method_has_every_applicable_metric() -> None:
     for name, row in metrics["methods"].items():
         assert tuple(row) == METRICS
         parts, scores = name.startswith(("capsules", "kmeans")), not name.startswith("kmeans")
-        assert (row["nmi"] is not None) == (row["ari"] is not None) == parts, name
+        for metric in (
+            "nmi",
+            "ari",
+            "purity",
+            "group_recall",
+            "group_overlap",
+            "connected",
+            "capsules_per_graph",
+        ):
+            assert (row[metric] is not None) == parts, (name, metric)
+        for metric in ("auc_nodes", "auc_edges"):
+            assert (row[metric] is not None) == scores, (name, metric)
         assert (row["fidelity_plus"] is not None) == (row["sparsity"] is not None) == scores, name
         assert (row["entropy"] is not None) == (row["dead_capsules"] is not None) == (name == "capsules")
         assert row["seconds_per_graph"] > 0
     assert len(metrics["sample"]["graphs"]) == 4
     assert set(metrics["sample"]["fidelity_plus"]) == set(METHODS) - {"kmeans-features", "kmeans-primary"}
+    assert metrics["truth"]["graphs"] == 30
+    assert set(metrics["sample"]["auc_nodes"]) == set(metrics["sample"]["fidelity_plus"])
     assert metrics["instances"]["graphs"] == 30  # the easy level has one part of each kind
     assert len(metrics["capsules"]["share"]) == 4
 
@@ -68,7 +88,8 @@ def test_graphs_without_planted_parts_and_selected_methods() -> None:
     metrics = evaluate_explanations(labelled_model(), store, methods=("random", "capsules"), seed=1)
     assert list(metrics["methods"]) == ["random", "capsules"]
     assert metrics["methods"]["capsules"]["nmi"] is None
-    assert metrics["instances"] is None
+    assert metrics["instances"] is metrics["truth"] is None
+    assert metrics["methods"]["capsules"]["auc_nodes"] is None
     assert metrics["methods"]["capsules"]["fidelity_plus"] is not None
     with pytest.raises(ArgumentError, match="'methods' must be names from capsules"):
         evaluate_explanations(labelled_model(), store, methods=("lime",))
@@ -83,9 +104,48 @@ def test_agreement_is_one_if_the_truth_is_the_assignment() -> None:
 
     store, fitted = planted(), small_model()
     capsule = explain_store(fitted, store).capsule
-    self_labelled = replace(store, truth={"kind": capsule, "part": capsule})
+    groups = connected_groups(capsule, store)
+    reason = (
+        groups
+        - groups.new_zeros(len(store)).scatter_reduce(
+            0, store.node_graph, groups, "amin", include_self=False
+        )[store.node_graph]
+    )
+    self_labelled = replace(store, truth={"kind": capsule, "part": capsule, "reason": reason})
     row = evaluate_explanations(fitted, self_labelled, methods=("capsules",))["methods"]["capsules"]
-    assert (row["nmi"], row["nmi_all"], row["ari"]) == pytest.approx((1, 1, 1))
+    agreement = [row[name] for name in ("nmi", "nmi_all", "ari", "purity", "group_recall", "group_overlap")]
+    assert agreement == pytest.approx([1] * 6)
+
+
+def test_a_network_without_capsules() -> None:
+    methods = ("kmeans-features", "gradient", "random")
+    fitted = train_small(planted(), "gin")
+    metrics = evaluate_explanations(fitted, planted(), methods=methods, sample=3)
+    assert metrics["capsules"] is metrics["instances"] is None
+    assert 0 <= metrics["classes_right"] <= 1
+    assert metrics["methods"]["gradient"]["auc_nodes"] != metrics["methods"]["random"]["auc_nodes"]
+    assert 0 <= metrics["methods"]["gradient"]["fidelity_plus"] <= 1
+    assert applicable_methods(fitted) == tuple(name for name in METHODS if name not in CAPSULE_METHODS)
+    with pytest.raises(ArgumentError, match=r"got 'capsules'. The model has no capsules"):
+        evaluate_explanations(fitted, planted(), methods=("capsules",))
+    other = train_small(planted(), "gin", epochs=3)
+    stability = explanation_stability([fitted, other], planted(), methods=("gradient",))
+    assert stability["nmi"] is stability["rank"] is None
+    assert -1 <= stability["ranks"]["gradient"] < 0.999
+
+
+def test_scores_are_compared_with_the_deciding_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    reason = planted().truth["reason"]
+    monkeypatch.setitem(ATTRIBUTION_METHODS, "random", lambda model, graphs: (reason >= 0).float())
+    row = evaluate_explanations(small_model(), planted(), methods=("random",), sample=30)["methods"]["random"]
+    assert row["auc_nodes"] == 1  # the edge of two deciding nodes has the score 1
+    assert row["auc_edges"] == 1
+    without = replace(planted(), truth={"reason": torch.full_like(reason, -1)})
+    metrics = evaluate_explanations(small_model(), without, methods=("random",), sample=30)
+    assert metrics["methods"]["random"]["auc_nodes"] is None
+    assert metrics["truth"]["graphs"] == 0
 
 
 @pytest.mark.filterwarnings("ignore::graphcaps.data.features.truncate.TruncationWarning")

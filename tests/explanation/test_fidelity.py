@@ -5,12 +5,10 @@ import torch
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import reference_features
-from graphcaps.explanation.baselines import ATTRIBUTION_METHODS, attribute_nodes
 from graphcaps.explanation.explainer import explain_encoded
-from graphcaps.explanation.fidelity import node_fidelity, pyg_batches, top_nodes
+from graphcaps.explanation.fidelity import node_fidelity, top_nodes
 from graphcaps.explanation.model_inputs import encode_for_model, unwrap_hgcn
 from graphcaps.explanation.pyg_explainer import GraphProbabilities
-from tests.graphs import assert_equal
 from tests.small_models import planted, train_small
 
 
@@ -42,38 +40,3 @@ def test_fidelity_counts_changed_classes() -> None:
     assert 0 < result.plus != result.minus  # otherwise a mix-up of the two would pass
     sizes = store.sizes
     assert result.sparsity == pytest.approx(1 - float(((0.8 * sizes - 1e-9).ceil() / sizes).mean()), abs=1e-6)
-
-
-def test_every_method_scores_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.baselines.GNN_EXPLAINER_EPOCHS", 2)
-    store = planted()[:4]
-    fitted = train_small(planted())
-    encoded = encode_for_model(fitted, store)
-    explanations = explain_encoded(unwrap_hgcn(fitted), encoded)
-    module = GraphProbabilities(fitted, centred=True)
-    (graphs,) = pyg_batches(module, encoded, explanations.predicted)
-    for name in ATTRIBUTION_METHODS:
-        scores = attribute_nodes(name, module, graphs, seed=3)
-        assert scores.shape == (store.num_nodes,), name
-        assert float(scores.std()) > 0, name
-        assert torch.equal(scores, attribute_nodes(name, module, graphs, seed=3)), name
-    assert_equal(attribute_nodes("capsules", module, graphs), explanations.node_scores, "capsules", 1e-4)
-
-
-def test_integrated_gradients_add_up_to_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.explanation.baselines.INTEGRATION_STEPS", 200)
-    fitted = train_small(
-        planted(), arguments={"capsule_dim": 8, "num_capsules": (4,), "formulation": "paper"}
-    )
-    encoded = encode_for_model(fitted, planted()[:3])
-    module = GraphProbabilities(fitted, centred=True)
-    target = torch.tensor([0, 1, 2])
-    (graphs,) = pyg_batches(module, encoded, target)
-    scores = attribute_nodes("integrated-gradients", module, graphs)
-    rows = torch.arange(3)
-    difference = module(graphs.x, graphs.edge_index, graphs.batch)[rows, target]
-    difference = (
-        difference - module(torch.zeros_like(graphs.x), graphs.edge_index, graphs.batch)[rows, target]
-    )
-    total = torch.zeros(3).index_add_(0, graphs.batch, scores)
-    assert_equal(total, difference, "completeness", 5e-3)

@@ -47,10 +47,23 @@ _PART_METRICS = {
     "nmi": "NMI",
     "nmi_all": "NMI all",
     "ari": "ARI",
+    "purity": "purity",
+    "group_recall": "groups",
+    "group_overlap": "overlap",
+}
+_SHAPE_METRICS = {
+    "capsules_per_graph": "per graph",
+    "connected": "connected",
     "entropy": "entropy",
     "dead_capsules": "dead",
 }
-_SCORE_METRICS = {"fidelity_plus": "fidelity+", "fidelity_minus": "fidelity−", "sparsity": "sparsity"}
+_SCORE_METRICS = {
+    "auc_nodes": "AUC nodes",
+    "auc_edges": "AUC edges",
+    "fidelity_plus": "fidelity+",
+    "fidelity_minus": "fidelity−",
+    "sparsity": "sparsity",
+}
 _TIME = {"seconds_per_graph": "s per graph"}
 _MAX_NODES = 12  # nodes shown of a capsule
 _MAX_MEASURED = 5_000  # graphs that the metrics of a report without --measure are over
@@ -123,7 +136,7 @@ def explain(
     says what each capsule stands for, --measure computes metrics over all graphs, and --out writes a page for the
     browser. Without these options a summary is printed.
     """
-    method_names = _parse_methods(methods) if measure else ()
+    method_names = _parse_methods(methods) if measure else None
     if not measure and (methods is not None or beside):
         raise ArgumentError("explain", "--methods, --beside", "be used with --measure", "neither")
     if graph is not None and (measure or capsules or out is not None):
@@ -162,19 +175,30 @@ def explain(
     classes = (
         None if loaded.metadata is None else loaded.metadata.classes
     )  # where only some graphs have a label
+    result: dict[str, Any] = {
+        "command": "explain",
+        "model": str(model),
+        "data": store.name,
+        "graphs": len(explained),
+    }
+    if measure and out is None and not capsules:  # also of networks without capsules
+        with warnings.catch_warnings():
+            for said in (UnseenValueWarning, TruncationWarning):  # in the notes above
+                warnings.simplefilter("ignore", said)
+            measured = _compute_metrics(fitted, store, classes, method_names, sample, beside or [], as_json)
+        result["seconds"] = round(time.perf_counter() - start, 3)
+        if as_json:
+            print_json(result | measured)
+        else:
+            _show_metrics(measured)
+        return
     if classes is not None and selected is not None:
         classes = (classes[selected.index],)
     explanations = explain_store(
         fitted, replace(checked, others={}, truncated={}), target=target, true_classes=classes
     )
     seconds = time.perf_counter() - start
-    result: dict[str, Any] = {
-        "command": "explain",
-        "model": str(model),
-        "data": store.name,
-        "graphs": len(explanations),
-        "seconds": round(seconds, 3),
-    }
+    result["seconds"] = round(seconds, 3)
     if selected is not None:
         explanation = replace(explanations[0], graph=selected.number - 1)  # its index in the whole source
         if picture is not None and explanation.note:
@@ -373,11 +397,12 @@ def _draw(path: Path, kind: str | None, explanation: Explanation, loaded: Loaded
 # Metrics and report
 
 
-def _parse_methods(names: str | None) -> tuple[str, ...]:
+def _parse_methods(names: str | None) -> tuple[str, ...] | None:
+    """The names of ``--methods``; ``None`` for all that apply to the model."""
     from graphcaps.explanation.explanation_metrics import METHODS
 
     if names is None:
-        return METHODS
+        return None
     methods = tuple(name.strip() for name in names.split(",") if name.strip())
     unknown = [name for name in methods if name not in METHODS]
     if unknown or not methods:
@@ -390,7 +415,7 @@ def _compute_metrics(
     fitted: FittedModel,
     store: GraphStore,
     classes: tuple[str, ...] | None,
-    methods: tuple[str, ...],
+    methods: tuple[str, ...] | None,
     sample: int,
     beside: list[Path],
     quiet: bool,
@@ -403,7 +428,10 @@ def _compute_metrics(
         fitted, store, methods=methods, sample=sample, true_classes=classes,
         on_step=None if quiet else lambda name: note(f"Evaluating {name} …"),
     )  # fmt: skip
-    return metrics | {"stability": explanation_stability([fitted, *others], store) if others else None}
+    if not others:
+        return metrics | {"stability": None}
+    further = [name for name in metrics["methods"] if name in ("gradient", "integrated-gradients")]
+    return metrics | {"stability": explanation_stability([fitted, *others], store, methods=further)}
 
 
 def _fast_metrics(fitted: FittedModel, store: GraphStore) -> dict[str, Any]:
@@ -585,9 +613,10 @@ def _rest_lines(entry: dict[str, Any], capsules_below: int) -> list[str]:
 
 
 def _show_metrics(metrics: dict[str, Any]) -> None:
-    """Prints two tables, of part and of node-score metrics; a dash if a metric does not apply."""
+    """Prints tables of metrics of parts, of their shape and of scores; a dash if a metric does not apply."""
     console = terminal()
-    for heading, names in (("parts", _PART_METRICS), ("node scores", _SCORE_METRICS)):
+    tables = (("parts", _PART_METRICS), ("capsules", _SHAPE_METRICS), ("scores", _SCORE_METRICS))
+    for heading, names in tables:
         rows_of = {
             name: row
             for name, row in metrics["methods"].items()
@@ -595,7 +624,7 @@ def _show_metrics(metrics: dict[str, Any]) -> None:
         }
         if not rows_of:
             continue
-        shown = names | _TIME
+        shown = names if heading == "capsules" else names | _TIME
         table = columns(heading, *shown.values(), right=shown.values())
         for name, row in rows_of.items():
             table.add_row(name, *(_cell(key, row[key]) for key in shown))
@@ -603,19 +632,41 @@ def _show_metrics(metrics: dict[str, Any]) -> None:
         console.print()
     share = f"{100 * metrics['share']:.0f} % of the nodes of a graph form the explanation"
     rows = [("graphs", f"{metrics['graphs']:,}"), ("fidelity", share)]
-    sampled = metrics["sample"]
-    if sampled and "gnnexplainer" in sampled["fidelity_plus"]:
-        plus = ", ".join(f"{name} {value:.3f}" for name, value in sampled["fidelity_plus"].items())
+    truth = metrics["truth"]
+    if truth is not None:
+        rows.append(("reason", f"known in {truth['graphs']:,} graphs; AUC and groups are over these"))
         rows.append(
-            (f"on {len(sampled['graphs'])}", f"graphs that gnnexplainer explained, fidelity+: {plus}")
+            ("groups", "fraction of deciding groups that overlap by half or more with a connected part")
         )
+    rows += _sample_rows(metrics["sample"])
     if metrics["members"] > 1:
         rows.append(("committee", f"metrics are of the first of its {metrics['members']} members"))
-    if metrics.get("stability"):
-        stability = metrics["stability"]
-        text = f"NMI {stability['nmi']:.3f}, ARI {stability['ari']:.3f}, rank correlation {stability['rank']:.3f}"
-        rows.append(("stability", f"{text} between {stability['models']} models"))
+    stability = metrics.get("stability")
+    if stability:
+        texts = (
+            [] if stability["nmi"] is None else [f"NMI {stability['nmi']:.3f}", f"ARI {stability['ari']:.3f}"]
+        )
+        ranks = {} if stability["rank"] is None else {"capsules": stability["rank"]}
+        listed = ", ".join(
+            f"{name} {value:.3f}" for name, value in (ranks | stability.get("ranks", {})).items()
+        )
+        texts += [f"rank correlation of node scores: {listed}"] if listed else []
+        rows.append(("stability", f"{'; '.join(texts)}, between {stability['models']} models"))
     print_pairs(console, rows)
+
+
+def _sample_rows(sampled: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Metrics on the sample of graphs that slow methods explained, if there is one among the methods."""
+    from graphcaps.explanation.explanation_metrics import SAMPLED_METHODS
+
+    if not sampled or set(SAMPLED_METHODS).isdisjoint(sampled["fidelity_plus"]):
+        return []
+    rows = [(f"on {len(sampled['graphs'])}", f"graphs, which {', '.join(SAMPLED_METHODS)} explain:")]
+    for metric, title in (("fidelity_plus", "fidelity+"), ("auc_nodes", "AUC nodes")):
+        values = {name: value for name, value in sampled[metric].items() if value is not None}
+        if values:
+            rows.append((title, ", ".join(f"{name} {value:.3f}" for name, value in values.items())))
+    return rows
 
 
 def _cell(name: str, value: float | int | None) -> str:

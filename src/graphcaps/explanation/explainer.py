@@ -20,10 +20,18 @@ from graphcaps.explanation.model_inputs import (
     encode_for_model,
     unwrap_members,
 )
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.lengths.lengths import lengths
 
-__all__ = ["class_probabilities", "explain", "explain_encoded", "explain_members", "explain_store"]
+__all__ = [
+    "class_probabilities",
+    "class_scores",
+    "explain",
+    "explain_encoded",
+    "explain_members",
+    "explain_store",
+]
 
 
 def explain(
@@ -58,8 +66,9 @@ def explain(
         >>> explanation = graphcaps.explain(graphcaps.load("mutag.safetensors"), data)   # doctest: +SKIP
         >>> explanation.node_scores, explanation.levels[0].capsule                       # doctest: +SKIP
     """
+    members = unwrap_members(model)
     encoded = encode_for_model(model, graph, x=x, unseen=unseen)
-    explanations = explain_members(unwrap_members(model), encoded, target=target)
+    explanations = explain_members(members, encoded, target=target)
     several = isinstance(graph, (list, tuple)) or len(explanations) != 1
     return explanations if several else explanations[0]
 
@@ -80,8 +89,9 @@ def explain_store(
         true_classes (sequence, optional): Class name of each graph, "" if it is unknown, for a fitted model. (default:
             those of the store, if it has classes)
     """
+    members = unwrap_members(model)
     encoded = encode_for_model(model, store, x=x, unseen=unseen, true_classes=true_classes)
-    return explain_members(unwrap_members(model), encoded, target=target)
+    return explain_members(members, encoded, target=target)
 
 
 def explain_members(
@@ -96,7 +106,7 @@ def explain_members(
     """
     if len(members) == 1:
         return explain_encoded(members[0], encoded, target=target)
-    scores = torch.stack([_class_scores(member, encoded) for member in members])
+    scores = torch.stack([class_scores(member, encoded) for member in members])
     p = _probabilities(scores, encoded.store.empty_graphs, encoded)
     targets = _target_classes(target, encoded)
     each = [
@@ -123,12 +133,12 @@ def class_probabilities(model: ExplainedModel, encoded: EncodedGraphs) -> Tensor
         model: A ``FittedModel`` or an :class:`graphcaps.nn.HGCN`.
         encoded (EncodedGraphs): Graphs that were encoded for it.
     """
-    scores = torch.stack([_class_scores(member, encoded) for member in unwrap_members(model)])
+    scores = torch.stack([class_scores(member, encoded) for member in unwrap_members(model)])
     return _probabilities(scores if len(scores) > 1 else scores[0], encoded.store.empty_graphs, encoded)
 
 
 @torch.no_grad()
-def _class_scores(network: HGCN, encoded: EncodedGraphs) -> Tensor:
+def class_scores(network: GraphModel, encoded: EncodedGraphs) -> Tensor:
     """Class scores of all graphs by one network in evaluation mode, on the CPU, ``[G, O]``."""
     device, was_training = next(network.parameters()).device, network.training
     network.eval()

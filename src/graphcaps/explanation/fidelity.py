@@ -22,9 +22,9 @@ from torch_geometric.explain.metric import fidelity
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.baselines import PyGBatch, make_explainer
+from graphcaps.explanation.baselines import make_explainer
 from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans
-from graphcaps.explanation.pyg_explainer import GraphProbabilities
+from graphcaps.explanation.pyg_explainer import GraphProbabilities, PyGBatch
 from graphcaps.ops.edge_kinds import kind_labels
 
 __all__ = ["Fidelity", "node_fidelity", "pyg_batches", "top_nodes"]

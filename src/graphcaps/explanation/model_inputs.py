@@ -18,6 +18,7 @@ from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "select_graphs",
     "unwrap_hgcn",
     "unwrap_members",
+    "unwrap_network",
 ]
 
 
@@ -113,6 +115,24 @@ def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
     return unwrap_members(model)[0]
 
 
+def unwrap_network(model: nn.Module | FittedClassifier) -> GraphModel:
+    """The network of a fitted model, the first member of a committee, or the model itself.
+
+    Raises:
+        ArgumentError: If it is no network, holds several replicas, or needs precomputed structures.
+    """
+    network = model.members[0] if isinstance(model, FittedClassifier) else model
+    if not isinstance(network, GraphModel):
+        expected = "be a network, or a FittedModel with one"
+        raise ArgumentError("explain", "model", expected, type(network).__name__)
+    if network.lead:
+        raise ArgumentError("explain", "model", "be a single model", f"{network.lead[0]} replicas")
+    if network.precomputation is not None:
+        expected = "be a network that reads nothing but features and edges"
+        raise ArgumentError("explain", "model", expected, type(network).__name__)
+    return network
+
+
 def encode_for_model(
     model: ExplainedModel,
     graphs: Any,
@@ -131,8 +151,8 @@ def encode_for_model(
         true_classes (sequence, optional): Class name of each graph, "" if it is unknown, for a fitted model. (default:
             those of the store, if it has classes)
     """
-    network = unwrap_hgcn(model)
     if isinstance(model, HGCN):  # it has no feature recipe
+        network = unwrap_hgcn(model)
         store = coerce(graphs, owner="explain").store
         if x is None:
             fix = "Pass x=…, or a model from graphcaps.load."

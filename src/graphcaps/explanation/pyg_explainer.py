@@ -1,8 +1,9 @@
-"""HGCN in torch-geometric's ``Explainer``: a model wrapper, and the capsule scores as an explanation algorithm."""
+"""Networks in torch-geometric's ``Explainer``: a model wrapper, and the capsule scores as an explanation algorithm."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,42 +15,74 @@ from torch_geometric.nn import MessagePassing
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
-from graphcaps.explanation.model_inputs import ExplainedModel, unwrap_hgcn, unwrap_members
+from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
+from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
 
-__all__ = ["CapsuleExplainer", "GraphProbabilities", "node_scores"]
+__all__ = ["CapsuleExplainer", "GraphProbabilities", "PyGBatch", "capsules_of_nodes", "node_scores"]
+
+
+@dataclass(frozen=True, eq=False)
+class PyGBatch:
+    """A torch-geometric batch with the target class of each graph.
+
+    Args:
+        x (Tensor): Centred features, ``[V, in]``.
+        edge_index (Tensor): Both directions, ``[2, E]``.
+        batch (Tensor): ``[V]``.
+        target (Tensor): ``[B]``.
+        edge_attr (Tensor, optional): Labels of the edges, for a model that reads them, ``[E, C]``.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    batch: Tensor
+    target: Tensor
+    edge_attr: Tensor | None = None
 
 
 class GraphProbabilities(nn.Module):
-    """An HGCN with the call signature of torch-geometric's explainers: features and edges to probabilities.
+    """A network with the call signature of torch-geometric's explainers: features and edges to probabilities.
 
     Edge masks that an explainer sets are used as edge weights.
 
     Args:
-        model: An :class:`graphcaps.nn.HGCN`, or a ``FittedModel`` with one; it is put into evaluation mode.
-        centred (bool): Whether features are differences from the reference features
-            (:func:`graphcaps.explanation.attributions.reference_features`, see :meth:`centre`). Explainers mask a node
-            by setting its features to zero. With centred features a masked node equals the average training node
+        model: An :class:`graphcaps.nn.HGCN` or another network, or a ``FittedModel`` with one; it is put into
+            evaluation mode.
+        centred (bool): Whether features are differences from the reference features, see :meth:`centre`. Explainers
+            mask a node by setting its features to zero. With centred features a masked node equals the average node
             instead of an input that never occurred in training. (default: False)
+        reference (Tensor, optional): Reference features, ``[in]``. (default: those of
+            :func:`graphcaps.explanation.attributions.reference_features` for an HGCN, zeros for other networks)
 
     Returns (from ``forward``):
-        Tensor: Lengths of the class capsules divided by their sum, ``[B, O]``.
+        Tensor: Lengths of the class capsules divided by their sum, or the softmax of logits, ``[B, O]``.
     """
 
     reference: Tensor
 
-    def __init__(self, model: ExplainedModel, *, centred: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module | FittedClassifier,
+        *,
+        centred: bool = False,
+        reference: Tensor | None = None,
+    ) -> None:
         super().__init__()
-        members = unwrap_members(model)
+        members = model.members if isinstance(model, FittedClassifier) else (model,)
         if len(members) > 1:
             fix = "Explain one of its members, such as model.member(0)."
             raise ArgumentError(
                 "GraphProbabilities", "model", "be a single model", f"{len(members)} members", fix
             )
-        self.network = members[0].eval()
-        row = reference_features(self.network)
+        self.network = unwrap_network(model).eval()
+        row = next(self.network.parameters()).new_zeros(self.network.in_channels)
+        if reference is not None:
+            row = reference.to(row)
+        elif isinstance(self.network, HGCN):
+            row = reference_features(self.network)
         self.register_buffer("reference", row if centred else torch.zeros_like(row))
         self.edge_masks = _EdgeMasks()
         # torch-geometric's Explainer restores the mode that it finds. In training mode the norms would update their
@@ -71,9 +104,34 @@ class GraphProbabilities(nn.Module):
         weight = self.edge_masks.weights()
         output = self.network(x + self.reference, edge_index, batch, edge_weight=weight, edge_attr=edge_attr)
         scores: Tensor = output.class_scores
+        if self.network.scores == "logits":
+            return scores.softmax(-1)
         # Positive, because GNNExplainer takes a logarithm.
         scores = scores.clamp_min(torch.finfo(scores.dtype).tiny)
         return scores / scores.sum(-1, keepdim=True)
+
+    @torch.no_grad()
+    def embeddings(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
+        """Embeddings of the nodes: the output of the last module that gives one row per node, ``[V, d]``."""
+        rows: list[Tensor] = []
+
+        def keep(module: nn.Module, arguments: tuple[Any, ...], output: object) -> None:
+            if isinstance(output, Tensor) and output.dim() == 2 and output.size(0) == x.size(0):
+                rows.append(output)
+
+        hooks = [module.register_forward_hook(keep) for module in self.network.modules()]
+        try:
+            self(x, edge_index, batch, edge_attr)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return rows[-1] if rows else x
 
 
 class _EdgeMasks(MessagePassing):
@@ -162,12 +220,32 @@ def node_scores(
         target (Tensor): Class of each graph, ``[B]``.
         edge_attr (Tensor, optional): Labels of the edges, as in :meth:`graphcaps.nn.HGCN.forward`.
     """
+    network, graphs = _hgcn_batch(model, x, edge_index, batch, target.numel(), edge_attr)
+    with torch.enable_grad():
+        return node_attributions(network, network.forward_batch(graphs, trace=True), target)
+
+
+@torch.no_grad()
+def capsules_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
+    """Capsule of the lowest level with the largest coefficient of each node, ``[V]``, of an HGCN."""
+    count = graphs.target.numel()
+    network, batch = _hgcn_batch(model, graphs.x, graphs.edge_index, graphs.batch, count, graphs.edge_attr)
+    return network.forward_batch(batch).levels[0].assignment[: graphs.x.size(0)].argmax(-1)
+
+
+def _hgcn_batch(
+    model: nn.Module,
+    x: Tensor,
+    edge_index: Tensor,
+    batch: Tensor,
+    num_graphs: int,
+    edge_attr: Tensor | None,
+) -> tuple[HGCN, GraphBatch]:
+    """The HGCN and its batch, for the features that ``model`` expects."""
     if isinstance(model, GraphProbabilities):
-        network, x = model.network, x + model.reference
+        network, x = unwrap_hgcn(model.network), x + model.reference
     else:
         network = unwrap_hgcn(model)
     kind = None if edge_attr is None else edge_kind(edge_attr, network.edge_kinds, "node_scores")
     table = edge_table(edge_index, x.size(0), kind=kind)
-    graphs = GraphBatch(x, Segments.from_index(batch, target.numel()), table)
-    with torch.enable_grad():
-        return node_attributions(network, network.forward_batch(graphs, trace=True), target)
+    return network, GraphBatch(x, Segments.from_index(batch, num_graphs), table)

@@ -19,6 +19,27 @@ def confusion_matrix(true: np.ndarray, predicted: np.ndarray, num_classes: int) 
 
 # Heading and definition of each metric.
 _DEFINITIONS: dict[str, tuple[str, str]] = {
+    "auc_nodes": (
+        "AUC, nodes",
+        "of node scores for deciding nodes within a graph, where they are known; 0.5 by chance",
+    ),
+    "auc_edges": ("AUC, edges", "the same for edges between deciding nodes"),
+    "group_recall": (
+        "groups found",
+        "fraction of deciding groups that overlap by half or more with a connected group of one capsule",
+    ),
+    "group_overlap": (
+        "overlap",
+        "of a deciding group with the most similar one (intersection over union), mean",
+    ),
+    "purity": ("purity", "fraction of all nodes that are of the most frequent kind of their capsule"),
+    "connected": ("connected", "fraction of the capsules of all graphs whose nodes are connected"),
+    "capsules_per_graph": (
+        "capsules per graph",
+        "capsules with at least one assigned node, mean over graphs",
+    ),
+    "used_low": ("capsules per graph, 5 %", "5 % quantile of the number of capsules with a node of a graph"),
+    "used_high": ("capsules per graph, 95 %", "95 % quantile of that number"),
     "nmi": ("NMI", "agreement of capsules with planted kinds within a graph, mean over graphs; 1 is perfect"),
     "nmi_all": ("NMI, all nodes", "the same over the nodes of all graphs together"),
     "ari": ("ARI", "adjusted Rand index within a graph, mean over graphs: 0 by chance, 1 is perfect"),
@@ -46,6 +67,7 @@ _GROUPS = {
     "capsules": "Use of the capsules",
     "instances": "Agreement with planted parts, in graphs whose parts are of different kinds",
     "stability": "Agreement of models with different seeds",
+    "truth": "Graphs whose deciding nodes are known",
 }
 
 
@@ -66,10 +88,11 @@ def metric_tables(metrics: Mapping[str, Any] | None) -> list[dict[str, Any]]:
         tables.append(_by_method(_caption(entries), methods))
     sample = entries.pop("sample", None)
     if isinstance(sample, Mapping) and sample.get("fidelity_plus"):
-        names = [name for name in ("fidelity_plus", "fidelity_minus") if sample.get(name)]
+        measured = ("fidelity_plus", "fidelity_minus", "auc_nodes", "auc_edges")
+        names = [name for name in measured if any(v is not None for v in sample.get(name, {}).values())]
         rows = {method: {name: sample[name].get(method) for name in names} for method in sample[names[0]]}
         count = len(sample.get("graphs", ()))
-        table = _by_method(f"Fidelity of every method on the same {count} graphs", rows)
+        table = _by_method(f"Every method on the same {count} graphs", rows)
         tables.append(table | {"definitions": []})
     plain: dict[str, Any] = {}
     for name, value in entries.items():
