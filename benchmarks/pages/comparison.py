@@ -411,12 +411,12 @@ def agreement(found: Comparison, root: Path) -> str:
         )
     return (
         f"{table(('model', *names), rows)}\n\nIn the tables above, kernels are not fitted again after the selection: "
-        f"held-out accuracies of all models come from eight training folds.{example}"
+        f"held-out accuracies of all models come from eight training folds.{example}{_seed_sentences(root / CLASSICAL)}"
     )
 
 
-def read_accuracies(path: Path) -> Accuracies:
-    """Accuracies with seed 0 of a table of classical models; the protocol is "" if the table has none."""
+def read_accuracies(path: Path, seed: int = 0) -> Accuracies:
+    """Accuracies with one seed of a table of classical models; the protocol is "" if the table has none."""
     if not path.exists():
         return {}
     with path.open(encoding="utf-8", newline="") as file:
@@ -426,8 +426,19 @@ def read_accuracies(path: Path) -> Accuracies:
                 float(row["std_folds"]) if "std_folds" in row else None,
             )
             for row in csv.DictReader(file)
-            if row.get("seed", "0") == "0"
+            if int(row.get("seed", 0)) == seed
         }
+
+
+def _seed_sentences(path: Path) -> str:
+    """Accuracies of models that were measured with three seeds."""
+    seeds = [read_accuracies(path, seed) for seed in range(3)]
+    sentences = []
+    for key in seeds[0]:
+        if all(key in each for each in seeds):
+            values = [f"{each[key][0]:.1f}" for each in seeds]
+            sentences.append(f" With the seeds 0, 1 and 2, `{key[1]}` has {join_names(values)} on {key[0]}.")
+    return "".join(sentences)
 
 
 def _matrix(

@@ -136,7 +136,7 @@ def train(
         bool,
         option(
             "--baseline/--no-baseline",
-            help="Also fit a forest to the same graphs, for comparison. Only for your own graphs (docs/training.md).",
+            help="Also fit a forest to the same graphs, for comparison (docs/training.md).",
         ),
     ] = True,
     precision: Precision = None,
@@ -275,7 +275,7 @@ def train(
     # Copies of molecules between the parts of a split are said when it is made.
     if store.catalogue_name is None and (holdout is None or store.smiles is None):
         _note_copies(result.model, is_molecules=store.smiles is not None)
-    if baseline and training.has_epochs and store.catalogue_name is None:
+    if baseline and training.has_epochs:
         _fit_baseline(files, store, seed=seed, validation=validation, split=holdout)
     note_log(loggers)
     _report(files, training, as_json)
