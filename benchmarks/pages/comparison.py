@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -362,7 +362,8 @@ def adopted(found: Comparison, root: Path) -> str:
         names = ("dataset", "variant", "protocol", "seed", "finished")
         study = {tuple(row[name] for name in names) for row in csv.DictReader(file)}
     records = [record for ledger in found.ledgers for record in ledger.records]
-    same = sum((*map(str, astuple(record.key)), record.finished) in study for record in records)
+    keys = [(each.key, each.finished) for each in records]
+    same = sum((key.dataset, key.variant, key.protocol, str(key.seed), end) in study for key, end in keys)
     if not same:
         return ""
     return (
