@@ -64,6 +64,19 @@ def test_a_label_column_with_a_class_per_graph_is_refused(molecules: str) -> Non
     assert "12 classes for 12 graphs: is --label right?" in refusal("evaluate", *arguments)
 
 
+def test_a_measured_quantity_is_no_class(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    rows = "".join(f"{'C' * n}O,{4 + n / 8}\n" for n in range(1, 13))
+    (tmp_path / "assay.csv").write_text(f"smiles,pIC50\n{rows}")
+    quantity = "numbers such as '4.125': models predict classes, not quantities; make classes of them"
+    assert quantity in refusal("train", "assay.csv", "--label", "pIC50", "--out", "m.safetensors")
+    assert quantity in refusal("evaluate", "assay.csv", "--label", "pIC50")
+    (tmp_path / "small.toml").write_text(PRESET.format(epochs=1))
+    options = ("--validation", 0, "--preset", "small.toml", "--no-baseline", "--device", "cpu")
+    result = invoke("train", "assay.csv", "--label", "pIC50", *options, "--out", "m.safetensors")
+    assert f"assay: the classes are {quantity}" in result.stderr
+
+
 # ---------------------------------------------------------------------- summary and warnings
 def test_the_metrics_are_those_of_the_validation_set(tmp_path: Path) -> None:
     result = invoke(*write_inputs(tmp_path, 2), "--out", "m.safetensors", "--validation", "0.2")

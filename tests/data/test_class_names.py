@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from graphcaps.data.class_names import class_name, is_missing_label
+from graphcaps.data.class_names import class_name, describe_quantities, is_missing_label
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,11 @@ def test_missing_labels():
     ]
     assert all(is_missing_label(value) for value in missing)
     assert not any(is_missing_label(value) for value in ("none", "0", 0, False, "na", "no"))
+
+
+def test_fractions_as_classes_are_a_quantity():
+    assert "numbers such as '6.1': models predict classes, not quantities" in describe_quantities(
+        ["5", "6.1", "6.2", "7.75", "8.3", "9.01"]
+    )
+    for classes in (["0.5", "1", "2"], [str(n) for n in range(20)], ["0.1", "0.2", "a", "b", "c", "d", "e"]):
+        assert describe_quantities(classes) == ""

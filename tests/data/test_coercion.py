@@ -25,7 +25,7 @@ from graphcaps.data.coercion import concat_stores, reader_defaults
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.readers.tu_writer import write_tu
-from graphcaps.errors import GraphcapsError
+from graphcaps.errors import DataError, GraphcapsError
 from tests.small_models import planted
 
 COLOURS = ("red", "blue", "7")
@@ -224,6 +224,18 @@ def test_invalid_molecules_are_skipped_on_request() -> None:
     assert read.metadata is not None
     assert [row.line for row in read.metadata.skipped] == [2, 3]
     assert read.metadata.row_indices == (0, 3)
+
+
+def test_an_invalid_molecule_is_named_by_its_index() -> None:
+    pytest.importorskip("rdkit")
+    for molecules in (["CCO", "C(C", "CC"], ["CCO", None, "CC"]):
+        with pytest.raises(DataError) as caught:
+            coerce(molecules, owner="HGCNClassifier", argument="X")
+        assert str(caught.value).startswith("graph 1: expected a molecule in SMILES, found '")
+        assert str(caught.value).endswith(
+            "skip such rows with read = graphcaps.data.coerce(X, bad='skip'): read.store, and "
+            "read.metadata.row_indices for their y."
+        )
 
 
 def test_rows_of_a_frame_without_a_class() -> None:

@@ -71,6 +71,13 @@ def test_missing_classes_are_refused_with_the_way_out():
             f"HGCNClassifier: 'y' must hold the class of each graph, got {missing!r} for graph 4 (2 such graphs). "
             "Leave out graphs without a class; coerce(frame, label='…', bad='skip') does so for a DataFrame."
         )
+    # A list of text with NaN, which numpy makes the text "nan", was a class of its own before.
+    texts = ["a", "b"] * 15
+    for y in ([float("nan"), *texts[1:]], np.array([*texts[:29], None], dtype=str)):
+        with pytest.raises(
+            ArgumentError, match=r"'y' must hold the class of each graph, got '(nan|None)' for"
+        ):
+            small().fit(store, y)
     with pytest.raises(
         ArgumentError, match="'validation' must hold the class of each graph, got nan for graph 0"
     ):

@@ -255,7 +255,7 @@ def describe_classes(store: GraphStore) -> str:
     if len(counts) > _MAX_CLASSES_LISTED:
         return f"{len(counts)} classes of {min(counts):,} to {max(counts):,} graphs"
     listed = ", ".join(f"{name}: {count:,}" for name, count in zip(store.class_names, counts, strict=True))
-    return f"{len(counts)} classes ({listed})"
+    return f"{len(counts)} {'class' if len(counts) == 1 else 'classes'} ({listed})"
 
 
 def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "MISSING_WORDS",
     "class_name",
     "classes_alike",
+    "describe_quantities",
     "describe_spellings",
     "is_missing",
     "is_missing_label",
@@ -29,6 +30,7 @@ MISSING_WORDS = frozenset({"nan", "NaN", "NAN", "NA", "N/A", "n/a", "<NA>", "#N/
 """Text in a column of class labels that marks a missing label, as other programs write it."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_MIN_QUANTITIES = 5  # so many fractions as classes are a measured quantity
 _MAX_DIGITS = 18  # longer numbers are written with an exponent
 
 
@@ -102,6 +104,23 @@ def describe_spellings(names: Sequence[str]) -> str:
         return ""
     return (
         f"One class may be written in several ways: {', and '.join(hints)}; write it in one way in the data."
+    )
+
+
+def describe_quantities(names: Sequence[str]) -> str:
+    """A sentence on class names that are mostly fractions, as of a measured quantity; "" if they are not.
+
+    Example:
+        >>> describe_quantities(["4.1", "5", "6.25", "7.3", "7.9", "8.8"])
+        "The classes are numbers such as '4.1': models predict classes, not quantities; make classes of them, such as \
+above and below a threshold."
+    """
+    fractions = [name for name in names if _NUMBER.fullmatch(name) and Decimal(name) % 1]
+    if len(fractions) < max(_MIN_QUANTITIES, len(names) / 2):
+        return ""
+    return (
+        f"The classes are numbers such as {fractions[0]!r}: models predict classes, not quantities; make classes of "
+        "them, such as above and below a threshold."
     )
 
 

@@ -237,7 +237,8 @@ def _name_errors(owner: str, argument: str) -> Iterator[None]:
         if owner == "coerce" or _SKIP not in error.fix:
             raise
         # The user called a function without this argument.
-        fix = error.fix.replace(_SKIP, f"graphcaps.data.coerce({argument}, {_SKIP}).store")
+        read = f"read = graphcaps.data.coerce({argument}, {_SKIP})"
+        fix = error.fix.replace(_SKIP, f"{read}: read.store, and read.metadata.row_indices for their y")
         raise DataError(error.where, error.expected, error.found, line=error.line, fix=fix) from error
 
 
@@ -371,10 +372,12 @@ def _from_molecules(graphs: list[Any], options: dict[str, Any]) -> GraphInput:
     try:
         molecules = read_smiles(texts, **options)
     except DataError as error:
-        if len(texts) == 1 or not texts[error.line - 1 if error.line else 0].endswith(USER_FILE_SUFFIXES):
+        if error.line is None:
             raise
-        fix = "Text in a list is SMILES; pass one path outside a list."
-        raise DataError(error.where, error.expected, error.found, line=error.line, fix=fix) from error
+        graph, fix = error.line - 1, error.fix  # counted from 0, as in messages on y
+        if len(texts) > 1 and texts[graph].endswith(USER_FILE_SUFFIXES):
+            fix = "Text in a list is SMILES; pass one path outside a list."
+        raise DataError(f"graph {graph}", error.expected, error.found, fix=fix) from error
     rows = molecules.row_indices
     unreadable = {
         graph: f"{reason} (text in a list is SMILES; pass one path outside a list)"

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from graphcaps.data.class_names import class_name, is_missing
+from graphcaps.data.class_names import class_name, is_missing_label
 from graphcaps.data.coercion import GraphInput, concat_stores
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
@@ -66,8 +66,8 @@ def _one_dimensional(y: Any, num_graphs: int, argument: str) -> np.ndarray:
 
 
 def _refuse_missing(y: np.ndarray, argument: str = "y") -> None:
-    """Rejects classes with missing values, as pandas marks them, and empty text."""
-    missing = [graph for graph, label in enumerate(y.tolist()) if is_missing(label) or label == ""]
+    """Rejects missing classes, also as text: numpy and pandas write NaN among text as ``"nan"``."""
+    missing = [graph for graph, label in enumerate(y.tolist()) if is_missing_label(label)]
     if missing:
         more = f" ({len(missing):,} such graphs)" if len(missing) > 1 else ""
         got = f"{y.tolist()[missing[0]]!r} for graph {missing[0]}{more}"

@@ -715,7 +715,7 @@ def build_folds(
             if "for as many folds" in error.expected
             else ""
         )
-        hints = (label_column_hint(store.y), fewer_folds or error.fix)
+        hints = (label_column_hint(store.y, store.class_names), fewer_folds or error.fix)
         fix = " ".join(hint for hint in hints if hint)
         raise ArgumentError("cross_validate", name, error.expected, got, fix) from error
     if grouping is None:

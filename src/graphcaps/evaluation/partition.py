@@ -205,7 +205,7 @@ def _draw_validation(split: Split, y: Tensor, seed: int, class_names: Sequence[s
     try:
         drawn = validation_split(y.cpu()[train], _VALIDATION_SHARE, seed, class_names)
     except ArgumentError as error:
-        fix = label_column_hint(y) or "Add validation graphs, or use the protocol 'paper'."
+        fix = label_column_hint(y, class_names) or "Add validation graphs, or use the protocol 'paper'."
         got = f"{error.got} ({split.title})"
         raise ArgumentError("cross_validate", "split", error.expected, got, fix) from error
     assert drawn.validation is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphcaps.config import RunConfig
-from graphcaps.data.class_names import describe_spellings
+from graphcaps.data.class_names import describe_quantities, describe_spellings
 from graphcaps.data.features.truncate import describe_truncation
 from graphcaps.data.store import GraphStore
 from graphcaps.models.builder import model_factory, precomputation_of
@@ -21,7 +21,8 @@ def describe_reading(
     use_labels: str = "edge_labels under [features] uses them (docs/inputs.md)",
 ) -> tuple[str, ...]:
     """One sentence each on nodes that are left out, on a sampled reconstruction loss, on unused columns, on classes
-    that may be one class written in several ways, and on large graphs whose precomputation is approximate.
+    that are a measured quantity or may be one class written in several ways, and on large graphs whose precomputation
+    is approximate.
 
     Of nodes, only classical models leave columns out that a configuration does not name.
 
@@ -54,7 +55,7 @@ def _describe_sampling(store: GraphStore, config: RunConfig) -> str:
 
 
 def _describe_classes(store: GraphStore) -> str:
-    sentence = describe_spellings(store.class_names)
+    sentence = describe_quantities(store.class_names) or describe_spellings(store.class_names)
     return f"{store.name}: {sentence[0].lower()}{sentence[1:]}" if sentence else ""
 
 

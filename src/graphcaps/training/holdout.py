@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.data.class_names import describe_spellings
+from graphcaps.data.class_names import describe_quantities, describe_spellings
 from graphcaps.data.splits.class_counts import ClassCounts, count_classes, require_classes
 from graphcaps.data.splits.folds import Split, split_codes
 from graphcaps.data.store import GraphStore
@@ -220,7 +220,7 @@ def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[s
         n = graphs.numel()
         if n < 2:
             name = f"'{class_names[label]}'" if class_names else label
-            hint = label_column_hint(y) or describe_spellings(class_names)
+            hint = label_column_hint(y, class_names) or describe_spellings(class_names)
             raise ArgumentError(
                 owner,
                 "validation",
@@ -235,8 +235,10 @@ def validation_split(y: Tensor, share: float, seed: int, class_names: Sequence[s
     return Split((~drawn).nonzero().squeeze(-1), drawn.nonzero().squeeze(-1), no_test)
 
 
-def label_column_hint(y: Tensor) -> str:
-    """A hint for messages if most classes have a single graph: the label column may hold names. Otherwise ""."""
+def label_column_hint(y: Tensor, class_names: Sequence[str] = ()) -> str:
+    """A hint for messages if classes are a quantity, or most have a single graph: names, perhaps. Otherwise ""."""
+    if quantities := describe_quantities(class_names):
+        return quantities
     counts = y.unique(return_counts=True)[1]
     if 2 * int((counts == 1).sum()) <= counts.numel():
         return ""

@@ -174,6 +174,22 @@ def test_a_smiles_is_not_sent_to_the_network(smiles, monkeypatch):
         load_dataset(smiles)
 
 
+@pytest.mark.parametrize("file", ["mols.smi", "table.txt", "book.xlsx", "mols.csv.gz"])
+def test_a_file_of_another_format_is_named_and_not_asked_for(file, tmp_path, monkeypatch):
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr(loading, "download_tu", fetch)
+    monkeypatch.chdir(tmp_path)
+    Path(file).write_text("CCO ethanol\n")
+    for options in ({}, {"label": "active"}):
+        for name in (file, f"./{file}", tmp_path / file):
+            with pytest.raises(
+                DataError, match=r": expected a file that ends in \.csv, \.tsv, .*\.zip, found '"
+            ):
+                load_dataset(name, **options)
+
+
 def test_a_name_without_similar_ones_lists_all():
     with pytest.raises(ArgumentError, match=r"Known names: MUTAG, PTC_MR, .*planted-parts-hard"):
         load_dataset("zzzzzzzz", download=False)

@@ -77,6 +77,15 @@ def test_numbers_beside_text_as_classes():
     assert "numbers-beside-text" not in findings_of(unremarkable())
 
 
+def test_a_measured_quantity_as_classes():
+    store = unremarkable()
+    fractions = tuple(f"{4 + index / 4}" for index in range(8))
+    finding = findings_of(replace(store, y=torch.arange(len(store)) % 8, class_names=fractions))["quantities"]
+    assert finding.severity == "warning"
+    assert "models predict classes, not quantities" in finding.sentence
+    assert "quantities" not in findings_of(store)
+
+
 def test_small_and_empty_classes():
     y = torch.tensor([0] * 18 + [1] * 9 + [2] * 13)
     store = replace(unremarkable(), y=y, class_names=("a", "b", "c", "d"))

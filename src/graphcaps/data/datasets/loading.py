@@ -210,8 +210,13 @@ def _user_file(name: str | Path, root: str | Path | None) -> Path | None:
     """The user file or folder of a path, or of a name in the working folder; ``None`` for a TU data set."""
     if _is_path(name):
         path = expand_home(name, "load_dataset", "name")
-        if path.suffix.lower() in USER_FILE_SUFFIXES and not path.exists():
+        suffix = path.suffix.lower()
+        if suffix in USER_FILE_SUFFIXES and not path.exists():
             raise DataError(path, "file not found")
+        if path.is_file() and suffix not in (".zip", *USER_FILE_SUFFIXES):
+            fix = "Save the data in one of these formats; a table with tabs is .tsv."
+            suffixes = ", ".join((*USER_FILE_SUFFIXES, ".zip"))
+            raise DataError(path, f"a file that ends in {suffixes}", f"'{path.suffix}'", fix=fix)
         return path if path.exists() and not _is_tu_folder(path) and is_user_file(path) else None
     folder = Path(name)
     if root is not None or find_entry(str(name)) is not None or not folder.is_dir():
@@ -288,7 +293,10 @@ def _is_path(name: str | Path) -> bool:
         return True
     if {"/", os.sep, os.altsep} & set(name) or name in ("", ".", ".."):
         return True
-    return name.lower().endswith((".zip", *USER_FILE_SUFFIXES))
+    if name.lower().endswith((".zip", *USER_FILE_SUFFIXES)):
+        return True
+    # A file of the working folder is meant, not a name to look for in the network.
+    return "." in name and find_entry(name) is None and Path(name).is_file()
 
 
 def _is_tu_folder(path: Path) -> bool:

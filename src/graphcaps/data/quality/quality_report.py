@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import find_featurizer
-from graphcaps.data.class_names import classes_alike, numbers_beside_text
+from graphcaps.data.class_names import classes_alike, describe_quantities, numbers_beside_text
 from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_leakage
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
 from graphcaps.data.splits.folds import stratified_folds
@@ -167,6 +167,8 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
         numbers, texts = (_shorten(kind) for kind in kinds)
         sentence = f"Numbers and text as classes, perhaps one class written in several ways: {numbers} beside {texts}."
         yield Finding("numbers-beside-text", "warning", sentence, min(map(len, kinds)))
+    if quantities := describe_quantities([names[index] for index in present]):
+        yield Finding("quantities", "warning", quantities, len(present))
     small = [index for index in present if counts[index] < _NUM_FOLDS]
     if small:
         names_and_counts = _shorten([f"{names[index]} ({counts[index]})" for index in small])
