@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
 from graphcaps.errors import ArgumentError, DataError, shorten
-from graphcaps.types import EdgeLabelUse, LossOptions, Precision
+from graphcaps.types import RECONSTRUCTION_WEIGHT, EdgeLabelUse, Precision
 
 __all__ = ["DATA_SETTINGS", "FeatureConfig", "RunConfig", "TrainConfig"]
 
@@ -85,7 +85,7 @@ class TrainConfig:
     learning_rate: float = 0.001
     weight_decay: float = 0.0001
     halve_every: int = 500
-    reconstruction_weight: float = LossOptions.reconstruction_weight
+    reconstruction_weight: float = RECONSTRUCTION_WEIGHT
     average_epochs: int = 1
     precision: Precision = "float32"
     batches_per_epoch: int | None = None

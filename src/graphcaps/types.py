@@ -395,19 +395,24 @@ class HGCNOutput(ModelOutput):
     reconstruction_loss: Tensor | None = None
 
 
+RECONSTRUCTION_WEIGHT = 0.1
+"""Published weight of the reconstruction loss."""
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class LossOptions(ShapeRepr):
     """Weights in the loss of a model; a model ignores those of terms that it does not have.
 
     Args:
         class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
-        reconstruction_weight (float): Weight β of the reconstruction loss. (default: 0.1)
+        reconstruction_weight (float or Tensor): Weight β of the reconstruction loss; one per replica, ``[*lead]``, as a
+            tensor. (default: 0.1)
         graph_weight (Tensor, optional): Weight of each graph of the batch in the classification loss, ``[*lead, B]``.
             (default: 1 each)
     """
 
     class_weight: Tensor | None = None
-    reconstruction_weight: float = 0.1
+    reconstruction_weight: float | Tensor = RECONSTRUCTION_WEIGHT
     graph_weight: Tensor | None = None
 
 
@@ -422,6 +427,16 @@ class LossTerms(ShapeRepr):
 
     total: Tensor
     terms: dict[str, Tensor]
+
+    def plus(self, name: str, term: Tensor | None, weight: float | Tensor) -> LossTerms:
+        """The loss with one more term ``[*lead]``; without it if there is none, or its weight is the number 0."""
+        if term is None or (not isinstance(weight, Tensor) and weight == 0):
+            return self
+        if isinstance(weight, Tensor):
+            total = torch.addcmul(self.total, term, weight)
+        else:
+            total = torch.add(self.total, term, alpha=weight)
+        return LossTerms(total, {**self.terms, name: term})
 
 
 @dataclass(frozen=True, repr=False, eq=False)

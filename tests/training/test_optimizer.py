@@ -99,3 +99,40 @@ def test_a_loaded_state_continues() -> None:
         each.values[0].grad = torch.tensor([[0.5, 0.5]])
         adam.step(0.1)
     assert torch.equal(module.values[0], other.values[0])
+
+
+@pytest.mark.parametrize("path", ["cpu", "device"])
+def test_replicas_have_rates_and_decays_of_their_own(path: str) -> None:
+    torch.manual_seed(2)
+    rates, decays = torch.tensor([0.1, 0.1, 0.02]).double(), torch.tensor([0.01, 0.01, 0.3]).double()
+    F = 3
+    start = [torch.randn(F, 4, 2, dtype=torch.float64), torch.randn(F, 5, 3, dtype=torch.float64)]
+    stacked_model = _WithTrunk(*start)
+    ours = ReplicaAdam(stacked_model, F, weight_decay=decays)
+    singles = [_Parameters(*(value[f].clone() for value in start)) for f in range(F)]
+    theirs = [
+        torch.optim.Adam(single.parameters(), lr=1.0, weight_decay=float(decay))
+        for single, decay in zip(singles, decays, strict=True)
+    ]
+    for step in range(12):
+        active = torch.tensor([True, step % 3 != 1, step < 8])
+        rate = rates * (0.5 if step > 5 else 1)
+        gradients = [torch.randn_like(value) for value in start]
+        stacked_model.stacked.grad = gradients[0]
+        for f in range(F):
+            stacked_model.trunk.replicas[f].values[0].grad = gradients[1][f].clone()
+        chosen = None if bool(active.all()) else active
+        if path == "cpu":
+            ours.step(rate, chosen)
+        else:
+            ours.set_rate(rate)
+            with torch.no_grad():
+                ours._step_on_device([0, 1, 2, 3], chosen)
+        for f in active.nonzero()[:, 0].tolist():
+            theirs[f].param_groups[0]["lr"] = float(rate[f])
+            for parameter, gradient in zip(singles[f].values, gradients, strict=True):
+                parameter.grad = gradient[f].clone()
+            theirs[f].step()
+    for f in range(F):
+        assert_equal(stacked_model.stacked[f], singles[f].values[0])
+        assert_equal(stacked_model.trunk.replicas[f].values[0], singles[f].values[1])

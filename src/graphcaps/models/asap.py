@@ -60,6 +60,7 @@ class ASAP(LogitModel):
         "ASAP: Adaptive Structure Aware Pooling for Learning Hierarchical Graph Representations, AAAI 2020, "
         "https://arxiv.org/abs/1911.07979"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "ratio")
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

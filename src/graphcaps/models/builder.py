@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,8 +18,10 @@ from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.registry import RegisteredModel
 
 __all__ = [
+    "ModelBuilder",
     "build_classical",
     "complete_tuples",
+    "join_builders",
     "model_factory",
     "precomputation_of",
     "recipe_arguments",
@@ -30,7 +32,7 @@ _MAX_SIZE = 10**6
 
 def model_factory(
     config: RunConfig, in_channels: int, num_classes: int, edge_kinds: tuple[int, ...] = ()
-) -> ModelFactory:
+) -> ModelBuilder:
     """A function that builds the model of ``config`` with given leading axes. It can be pickled.
 
     Args:
@@ -52,7 +54,53 @@ def model_factory(
             )
             raise ArgumentError(f"model '{config.model}'", "edge_kinds", expected, arguments["edge_kinds"])
         arguments["edge_kinds"] = edge_kinds
-    return partial(_build, kind, in_channels, num_classes, arguments)
+    return ModelBuilder(kind, in_channels, num_classes, arguments)
+
+
+@dataclass(frozen=True)
+class ModelBuilder:
+    """Builds a model with given leading axes, with options that are already checked.
+
+    Args:
+        kind (type): Class of the model.
+        in_channels (int): Number of input features.
+        num_classes (int): Number of classes.
+        arguments (dict): Options of the model.
+    """
+
+    kind: type[GraphModel]
+    in_channels: int
+    num_classes: int
+    arguments: Mapping[str, Any]
+
+    def __call__(self, lead: tuple[int, ...]) -> GraphModel:
+        return self.kind(self.in_channels, self.num_classes, lead=lead, **self.arguments)
+
+
+def join_builders(builders: Sequence[ModelBuilder]) -> ModelBuilder:
+    """The builder of one model with a replica per builder, in their order; call it with the lead ``(F,)``.
+
+    Args:
+        builders (sequence): Builders of models that differ in :attr:`GraphModel.replica_options` only; those that do
+            become one number per replica.
+
+    Raises:
+        ArgumentError: If another option differs.
+    """
+    first, kind = builders[0], builders[0].kind
+    joined = dict(first.arguments)
+    for name in dict.fromkeys(name for each in builders for name in each.arguments):
+        default = kind.options()[name].default
+        values = [each.arguments.get(name, default) for each in builders]
+        if all(value == values[0] for value in values):
+            continue
+        if name not in kind.replica_options:
+            expected = (
+                f"be the same for all replicas, unlike {', '.join(kind.replica_options) or 'any other'}"
+            )
+            raise ArgumentError(f"model {kind.__name__}", name, expected, f"{values[0]!r} and others")
+        joined[name] = torch.tensor(values, dtype=torch.float64)
+    return replace(first, arguments=joined)
 
 
 def precomputation_of(factory: ModelFactory) -> Precomputation | None:
@@ -97,16 +145,6 @@ def _checked_arguments(config: RunConfig, kind: type[RegisteredModel]) -> dict[s
         _check_size(owner, name, value)
         _check_kind(owner, known[name], value)
     return arguments
-
-
-def _build(
-    kind: type[GraphModel],
-    in_channels: int,
-    num_classes: int,
-    arguments: dict[str, Any],
-    lead: tuple[int, ...],
-) -> GraphModel:
-    return kind(in_channels, num_classes, lead=lead, **arguments)
 
 
 def _check_size(owner: str, name: str, value: object) -> None:

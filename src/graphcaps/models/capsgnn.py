@@ -97,6 +97,7 @@ class CapsGNN(GraphModel):
     reference: ClassVar[str] = (
         "Capsule Graph Neural Network, ICLR 2019, https://openreview.net/forum?id=Byl8BnRcYm"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     memory_options: ClassVar[tuple[str, ...]] = ("capsule_dim", "channels", "num_layers", "num_capsules")
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "capsule_dim": Choices((8, 16)),
@@ -189,12 +190,10 @@ class CapsGNN(GraphModel):
 
     def loss(self, output: ModelOutput, y: Tensor, options: LossOptions = LossOptions()) -> LossTerms:
         """Margin loss plus the weighted reconstruction loss, if the output has one."""
-        total = margin_loss(
+        margin = margin_loss(
             output.class_scores, y, class_weight=options.class_weight, graph_weight=options.graph_weight
         )
-        terms = {"margin": total}
-        reconstruction = output.reconstruction_loss if isinstance(output, CapsGNNOutput) else None
-        if reconstruction is not None and options.reconstruction_weight != 0:
-            terms["reconstruction"] = reconstruction
-            total = torch.add(total, reconstruction, alpha=options.reconstruction_weight)
-        return LossTerms(total, terms)
+        loss = LossTerms(margin, {"margin": margin})
+        if isinstance(output, CapsGNNOutput):
+            loss = loss.plus("reconstruction", output.reconstruction_loss, options.reconstruction_weight)
+        return loss

@@ -62,6 +62,7 @@ class DGCNN(LogitModel):
         "An End-to-End Deep Learning Architecture for Graph Classification, AAAI 2018, "
         "https://doi.org/10.1609/aaai.v32i1.11782"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "k")
     data_options: ClassVar[Mapping[str, DataOption]] = {

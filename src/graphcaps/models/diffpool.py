@@ -126,6 +126,7 @@ class DiffPool(LogitModel):
         "Hierarchical Graph Representation Learning with Differentiable Pooling, NeurIPS 2018, "
         "https://arxiv.org/abs/1806.08804"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "num_clusters")
     data_options: ClassVar[Mapping[str, DataOption]] = {

@@ -85,6 +85,7 @@ class GCAPSCNN(LogitModel):
     reference: ClassVar[str] = (
         "Graph Capsule Convolutional Neural Networks, 2018, https://arxiv.org/abs/1805.08090"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "powers", "hops")
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "hidden": Choices((16, 32)),

@@ -57,6 +57,7 @@ class GIN(LogitModel):
     reference: ClassVar[str] = (
         "How Powerful are Graph Neural Networks?, ICLR 2019, https://arxiv.org/abs/1810.00826"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

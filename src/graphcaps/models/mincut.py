@@ -106,6 +106,7 @@ class MinCut(LogitModel):
     reference: ClassVar[str] = (
         "Spectral Clustering with Graph Neural Networks for Graph Pooling, ICML 2020, https://arxiv.org/abs/1907.00481"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "num_clusters")
     data_options: ClassVar[Mapping[str, DataOption]] = {

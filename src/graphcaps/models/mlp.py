@@ -52,6 +52,7 @@ class MLP(LogitModel):
         "A Fair Comparison of Graph Neural Networks for Graph Classification, ICLR 2020, "
         "https://arxiv.org/abs/1912.09893"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

@@ -67,6 +67,7 @@ class PSCN(LogitModel):
     reference: ClassVar[str] = (
         "Learning Convolutional Neural Networks for Graphs, ICML 2016, https://arxiv.org/abs/1605.05273"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "dense"
     memory_options: ClassVar[tuple[str, ...]] = ("num_fields", "field_size", "channels")
     data_options: ClassVar[Mapping[str, DataOption]] = {

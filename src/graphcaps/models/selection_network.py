@@ -41,6 +41,7 @@ class SelectionNetwork(LogitModel):
     """
 
     export_formats: ClassVar[tuple[str, ...]] = (".pt2",)  # ONNX has no stable sort
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

@@ -77,6 +77,7 @@ class StructPool(LogitModel):
         "StructPool: Structured Graph Pooling via Conditional Random Fields, ICLR 2020, "
         "https://openreview.net/forum?id=BJxg_hVtwH"
     )
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "num_clusters", "rounds")
     data_options: ClassVar[Mapping[str, DataOption]] = {

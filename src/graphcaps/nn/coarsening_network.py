@@ -77,6 +77,7 @@ class CoarseningNetwork(LogitModel):
     """
 
     export_formats: ClassVar[tuple[str, ...]] = ()  # levels are computed beforehand
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
 

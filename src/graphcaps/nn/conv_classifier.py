@@ -61,6 +61,7 @@ class ConvClassifier(LogitModel):
         torch.Size([1, 2])
     """
 
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

@@ -19,7 +19,8 @@ class ReplicaDropout(nn.Module):
     step are saved with the model, so a resumed run continues the stream.
 
     Args:
-        p (float): Probability of an element to be dropped, 0 ≤ p < 1.
+        p (float or Tensor): Probability of an element to be dropped, 0 ≤ p < 1; one per replica, ``[*lead]``, as a
+            tensor.
         lead (tuple): Leading axes: one stream per replica. (default: ())
 
     Example:
@@ -31,13 +32,24 @@ class ReplicaDropout(nn.Module):
     seed: Tensor
     step: Tensor
 
-    def __init__(self, p: float, *, lead: tuple[int, ...] = ()) -> None:
+    def __init__(self, p: float | Tensor, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
-        check_probability("ReplicaDropout", dropout=p)
-        self.p, self.lead = p, lead
+        for each in p.tolist() if isinstance(p, Tensor) else [p]:
+            check_probability("ReplicaDropout", dropout=each)
+        self._p, self.lead = p, lead
+        if isinstance(p, Tensor):
+            # As integers, which a change of the model's data type leaves as they are: a rounded probability would
+            # drop other elements.
+            self.register_buffer("_p_bits", p.double().view(torch.int64), persistent=False)
         self.register_buffer("seed", torch.zeros(lead, dtype=torch.int64))
         self.register_buffer("step", torch.zeros(lead, dtype=torch.int64))
         self.reset_parameters()
+
+    @property
+    def p(self) -> float | Tensor:
+        """The probability; float64 ``[*lead]`` if there is one per replica."""
+        bits = self._buffers.get("_p_bits")
+        return self._p if bits is None else bits.view(torch.float64)
 
     def reset_parameters(self) -> None:
         """Draws a new seed from torch's default generator."""
@@ -55,9 +67,9 @@ class ReplicaDropout(nn.Module):
     @torch.no_grad()
     def next_dropout(self, mask: Tensor | None = None) -> HashedDropout | None:
         """What this step drops, ``None`` for nothing; then goes on to the next step."""
-        if not self.training or self.p == 0:
+        if not self.training or (not isinstance(self._p, Tensor) and self._p == 0):
             return None
         return HashedDropout(next_step_keys(self.seed, self.step, mask), self.p)
 
     def extra_repr(self) -> str:
-        return f"p={self.p}"
+        return f"p={self._p.tolist() if isinstance(self._p, Tensor) else self._p}"

@@ -42,6 +42,9 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         export_formats (tuple): Suffixes of the files that the model can be exported to. Not among them are formats
             without an operation that the model needs, such as a stable sort in ONNX. (default: .pt2 and .onnx)
         has_capsules (bool): Whether the output is an :class:`HGCNOutput`, with levels of capsules. (default: False)
+        replica_options (tuple): Options that may differ between the replicas of one model: the constructor takes a
+            float64 tensor of one number per replica, ``[*lead]``, in place of a number. All of ``dropout`` that is
+            passed on to :class:`~graphcaps.nn.ReplicaDropout` can be one. (default: (), none)
         order_invariant (bool): Whether scores are the same for any order of the nodes of a graph. A precomputation may
             break ties by it, such as the sign of an eigenvector. (default: True)
 
@@ -52,6 +55,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     edge_kinds: tuple[int, ...] = ()
     export_formats: ClassVar[tuple[str, ...]] = (".pt2", ".onnx")
     has_capsules: ClassVar[bool] = False
+    replica_options: ClassVar[tuple[str, ...]] = ()
     order_invariant: ClassVar[bool] = True
 
     def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:

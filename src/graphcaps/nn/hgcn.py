@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal, cast, get_args
 
-import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError
@@ -13,9 +12,10 @@ from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context, ContextKind, context_kinds
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.losses import margin_loss
+from graphcaps.nn.losses import LOWER_MARGIN, UPPER_MARGIN, margin_loss
 from graphcaps.nn.part_loss import CONTEXT_HOPS, CONTEXT_LAYERS, Parts, PartsOutput, block_loss, check_parts
 from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
+from graphcaps.nn.replica_number import set_margins
 from graphcaps.nn.trunk import Trunk, TrunkKind
 from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.lengths.lengths import lengths
@@ -133,6 +133,11 @@ class HGCN(GraphModel):
             loss (:func:`graphcaps.nn.part_loss.block_loss`). ``num_capsules[0]`` is then the largest number of kinds.
             (default: None, the published model)
         parts_weight (float): Weight of that loss. (default: 1.0)
+        upper_margin (float): Length from which the capsule of the true class has no loss, in training. The loss in
+            evaluation mode has the published margins whatever those in training are, so that the validation losses of
+            different margins can be compared. (default: 0.9, as published)
+        lower_margin (float): Length up to which capsules of other classes have no loss, in training. (default: 0.1, as
+            published)
         routing (str): Implementation of the routing, as ``method`` of :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes: ``(F,)`` holds F independent models. (default: ())
 
@@ -142,6 +147,8 @@ class HGCN(GraphModel):
         >>> output.class_scores.argmax(-1)                               # doctest: +SKIP
     """
 
+    upper_margin: float | Tensor
+    lower_margin: float | Tensor
     has_capsules: ClassVar[bool] = True
     scores: ClassVar[ScoreKind] = "lengths"
     reference: ClassVar[str] = (
@@ -155,12 +162,16 @@ class HGCN(GraphModel):
         "residual_nodes": DataOption(lambda size: size.max_nodes, kept=True),
         "reconstruct_up_to": DataOption(lambda size: auto_reconstruct_up_to(size.max_nodes)),
     }
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout", "upper_margin", "lower_margin")
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "capsule_dim": Choices((32, 64, 128)),
         "num_capsules": Choices(((5,), (10,), (20,), (10, 5))),
         "num_factors": Choices((2, 4, 8)),
         "routing_iterations": Interval(1, 4),
         "dropout": Interval(0.0, 0.7),
+        "upper_margin": Interval(0.7, 0.95),
+        "lower_margin": Interval(0.05, 0.3),
+        "context": Choices(("none", "gin")),
     }
 
     def __init__(
@@ -189,6 +200,8 @@ class HGCN(GraphModel):
         factor_squash: FactorSquash = "joined",
         parts: Parts | None = None,
         parts_weight: float = 1.0,
+        upper_margin: float = UPPER_MARGIN,
+        lower_margin: float = LOWER_MARGIN,
         routing: RoutingMethod = "auto",
         lead: tuple[int, ...] = (),
     ) -> None:
@@ -218,6 +231,7 @@ class HGCN(GraphModel):
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
         self.formulation = formulation
         self.parts, self.parts_weight = parts, parts_weight
+        set_margins(self, upper_margin, lower_margin)
         self.edge_kinds = check_edge_kinds("HGCN", edge_kinds)
         self.primary: PrimaryCapsules | InputCapsules
         if disentangle:
@@ -374,15 +388,16 @@ class HGCN(GraphModel):
             options (LossOptions): Weights of classes and graphs in the margin loss, and weight β of the
                 reconstruction loss.
         """
-        total = margin_loss(
-            output.class_scores, y, class_weight=options.class_weight, graph_weight=options.graph_weight
+        upper, lower = (
+            (self.upper_margin, self.lower_margin) if self.training else (UPPER_MARGIN, LOWER_MARGIN)
         )
-        terms = {"margin": total}
-        reconstruction = output.reconstruction_loss if isinstance(output, HGCNOutput) else None
-        if reconstruction is not None and options.reconstruction_weight != 0:
-            terms["reconstruction"] = reconstruction
-            total = torch.add(total, reconstruction, alpha=options.reconstruction_weight)
-        if isinstance(output, PartsOutput) and output.parts_loss is not None and self.parts_weight != 0:
-            terms["parts"] = output.parts_loss
-            total = torch.add(total, output.parts_loss, alpha=self.parts_weight)
-        return LossTerms(total, terms)
+        margin = margin_loss(
+            output.class_scores, y, upper=upper, lower=lower,
+            class_weight=options.class_weight, graph_weight=options.graph_weight,
+        )  # fmt: skip
+        loss = LossTerms(margin, {"margin": margin})
+        if isinstance(output, HGCNOutput):
+            loss = loss.plus("reconstruction", output.reconstruction_loss, options.reconstruction_weight)
+        if isinstance(output, PartsOutput):
+            loss = loss.plus("parts", output.parts_loss, self.parts_weight)
+        return loss

@@ -9,15 +9,18 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops.graph_mean import mean_over_graphs, weight_graphs
 from graphcaps.ops.margin_loss.margin_loss import margin_loss as margin_loss_op
 
-__all__ = ["check_class_type", "cross_entropy", "margin_loss"]
+__all__ = ["LOWER_MARGIN", "UPPER_MARGIN", "check_class_type", "cross_entropy", "margin_loss"]
+
+UPPER_MARGIN, LOWER_MARGIN = 0.9, 0.1
+"""Margins of the published loss."""
 
 
 def margin_loss(
     class_scores: Tensor,
     y: Tensor,
     *,
-    upper: float = 0.9,
-    lower: float = 0.1,
+    upper: float | Tensor = UPPER_MARGIN,
+    lower: float | Tensor = LOWER_MARGIN,
     absent_weight: float = 0.5,
     class_weight: Tensor | None = None,
     graph_weight: Tensor | None = None,
@@ -30,8 +33,8 @@ def margin_loss(
     Args:
         class_scores (Tensor): Lengths, ``[*lead, B, O]``.
         y (Tensor): True classes, −1 at padding graphs, ``[*lead, B]``.
-        upper (float): :math:`m^+`. (default: 0.9)
-        lower (float): :math:`m^-`. (default: 0.1)
+        upper, lower (float or Tensor): :math:`m^+` and :math:`m^-`; both one per replica, ``[*lead]``, or neither.
+            (default: 0.9 and 0.1)
         absent_weight (float): :math:`\lambda`. (default: 0.5)
         class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
         graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)

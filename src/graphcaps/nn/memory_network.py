@@ -69,6 +69,7 @@ class MemoryNetwork(LogitModel):
         MemoryOutput(class_scores=[1, 2], assignments=([3, 3]), divergence=[1])
     """
 
+    replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden", "num_keys", "heads")
     searched: ClassVar[Mapping[str, Choices | Interval]] = {

@@ -9,7 +9,7 @@ per entry of the edge list and per node in the sparse form, a matrix per graph i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -137,7 +137,7 @@ class DenseNeighbourhoods:
         B, K = attention.shape[-3:-1]
         graph, i, j = (torch.arange(n, device=centre.device) for n in (B, K, K))
         keep = keep_pairs(dropout, graph[:, None, None], i[:, None], j, axes=3)
-        return attention * keep.to(attention.dtype).mul_(dropout.scale)
+        return attention * dropout.scaled(keep, attention.dtype)
 
     def weigh(self, attention: Tensor, x: Tensor) -> Tensor:
         return (attention @ self.per_graph(x)).flatten(-3, -2)
@@ -251,9 +251,9 @@ class RaggedNeighbourhoods:
             return attention
         index, local = (t.reshape(-1) for t in (self.segments.index, rank_of_row(self.segments)))
         replica = self._centre // self.segments.num_rows
-        keys = replace(dropout, keys=dropout.keys.reshape(-1, 2)[replica])
-        keep = keep_pairs(keys, index[self._centre], local[self._centre], local[self.source], axes=0)
-        return attention * keep.to(attention.dtype).mul_(dropout.scale)
+        of_pairs = dropout.of_replicas(replica)
+        keep = keep_pairs(of_pairs, index[self._centre], local[self._centre], local[self.source], axes=0)
+        return attention * of_pairs.scaled(keep, attention.dtype)
 
     def weigh(self, attention: Tensor, x: Tensor) -> Tensor:
         rows = x.flatten(0, -2)

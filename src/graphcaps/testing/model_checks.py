@@ -26,9 +26,15 @@ from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.models.builder import model_factory, precomputation_of, recipe_arguments
+from graphcaps.models.builder import (
+    ModelBuilder,
+    join_builders,
+    model_factory,
+    precomputation_of,
+    recipe_arguments,
+)
 from graphcaps.models.lookup import find_graph_model, is_classical
-from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import clean_edges
 from graphcaps.ops.structure.structure import Structure
@@ -87,7 +93,7 @@ class _Network(Subject):
     def construct(self, **options: object) -> GraphModel:
         return self.kind(_CHANNELS, _CLASSES, **options)  # type: ignore[arg-type]
 
-    def factory(self, **options: object) -> ModelFactory:
+    def factory(self, **options: object) -> ModelBuilder:
         return model_factory(self.config(**options), _CHANNELS, _CLASSES, self.edge_kinds)
 
     def build(self, lead: tuple[int, ...] = (), seed: int = 0) -> GraphModel:
@@ -326,6 +332,31 @@ def _check_padding(subject: _Network) -> None:
         expect_equal(state[name], value, f"'{name}' after a step beside padding")
 
 
+def _check_replica_options(subject: _Network) -> None:
+    """With one number per replica for its ``replica_options``, replica f gives what a model with its numbers gives."""
+    graphs, F = _Graphs.draw(subject), len(_DRAWN)
+    options = subject.kind.options()
+    numbers = {
+        name: [(float(options[name].default) or 1) * share for share in (0.5, 0.25, 0.75)]
+        for name in subject.kind.replica_options
+        if name in options
+    }
+    each = [{name: values[f] for name, values in numbers.items()} for f in range(F)]
+    none = torch.empty(0, dtype=torch.long)
+    replicas = [Replica(torch.tensor(_DRAWN[f]), none, none, seed=f, variant=f"{f}") for f in range(F)]
+    builders = {f"{f}": subject.factory(**each[f]) for f in range(F)}
+    joined = join_builders([*builders.values()])
+    stacked = stack_replicas(joined, replicas, torch.float64, builders).train()
+    singles = [pick_replica(stacked, builder, f).train() for f, builder in enumerate(builders.values())]
+    output, total = _step(stacked, graphs.batch(_DRAWN))
+    for f, single in enumerate(singles):
+        indices = [g for g in _DRAWN[f] if g >= 0]
+        alone, loss = _step(single, graphs.batch(indices))
+        what = f"of a replica with the numbers {each[f]} and of a model with them"
+        expect_equal(output.class_scores[f, : len(indices)], alone.class_scores, f"scores {what}")
+        expect_equal(total[f], loss, f"the loss {what}")
+
+
 def _check_replicas(subject: _Network) -> None:
     """Replica f of F gives the scores, losses, gradients and buffers of a single model with its parameters."""
     graphs, F = _Graphs.draw(subject), len(_DRAWN)
@@ -449,6 +480,7 @@ _GRAPH_MODEL_CHECKS: dict[str, Callable[[_Network], None]] = {
     "edge-weights": _check_edge_weights,
     "padding": _check_padding,
     "replicas": _check_replicas,
+    "replica-options": _check_replica_options,
     "training": _check_training,
     "learning": _check_learning,
     "capture": _check_capture,

@@ -119,7 +119,10 @@ class Evaluator:
         if keep_scores or metric != "loss":
             self._scores = _ScoreTable(model, store, graphs, priors)
         if priors is not None and store.empty_graphs.numel():
+            was_training = model.training
+            model.eval()  # the loss that this evaluator measures
             self.constants = prior_metrics(model, store, graphs, priors, options, weights)
+            model.train(was_training)
             graphs = [with_nodes(indices, store) for indices in graphs]
         self.chunks = [chunk for chunk in pad_indices(graphs).split(batch_size, 1) if chunk.numel()]
         self.chunk_options = [options] * len(self.chunks)

@@ -32,9 +32,11 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.metrics import SelectionMetric
+from graphcaps.models.builder import join_builders
 from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.memory import is_out_of_memory
+from graphcaps.training.replica_settings import ReplicaSettings
 from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
 from graphcaps.training.step import TrainingError
 from graphcaps.training.trainer import EpochEnd, Trainer
@@ -63,6 +65,8 @@ class TrainerFactory:
         sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
         metric (str): Metric of the validation set that selects the epoch. (default: "loss")
         keep_scores (bool): Keep class scores of validation and test graphs. (default: ``False``)
+        settings (dict, optional): Model and training of each variant of the replicas, where they differ in numbers; the
+            trainer then trains on if one of them diverges. (default: ``factory`` and ``config`` for all)
     """
 
     factory: ModelFactory
@@ -75,9 +79,16 @@ class TrainerFactory:
     sample_weight: Tensor | None = None
     metric: SelectionMetric = "loss"
     keep_scores: bool = False
+    settings: Mapping[str, ReplicaSettings] | None = None
 
     def __call__(self, replicas: list[Replica]) -> Trainer:
-        model = stack_replicas(self.factory, replicas, variants=self.variants).to(self.device)
+        factory, variants, replica_configs = self.factory, self.variants, None
+        if self.settings is not None:
+            each = [self.settings[replica.variant] for replica in replicas]
+            factory = join_builders([settings.builder for settings in each])
+            variants = {name: settings.builder for name, settings in self.settings.items()}
+            replica_configs = [settings.training for settings in each]
+        model = stack_replicas(factory, replicas, variants=variants).to(self.device)
         return Trainer(
             model,
             self.store,
@@ -88,6 +99,8 @@ class TrainerFactory:
             sample_weight=self.sample_weight,
             metric=self.metric,
             keep_scores=self.keep_scores,
+            replica_configs=replica_configs,
+            allow_divergence=self.settings is not None,
         )
 
 
@@ -248,6 +261,7 @@ def make_trainer(
     sample_weight: Tensor | None = None,
     metric: SelectionMetric = "loss",
     keep_scores: bool = False,
+    settings: Mapping[str, ReplicaSettings] | None = None,
 ) -> Trainer | ProcessPoolTrainer:
     """A trainer of these replicas: one process, or several on a CPU with several threads.
 
@@ -264,6 +278,7 @@ def make_trainer(
         sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
         metric (str): Metric of the validation set that selects the epoch. (default: "loss")
         keep_scores (bool): Keep class scores of validation and test graphs, for ``scores()``. (default: ``False``)
+        settings (dict, optional): Model and training of each variant of the replicas, as in :class:`TrainerFactory`.
     """
     features: Tensor | FeatureTable = x
     if store.device == x.device == device:  # once, before there are several processes
@@ -280,6 +295,7 @@ def make_trainer(
             sample_weight,
             metric,
             keep_scores,
+            settings,
         )
     )
     workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
@@ -327,7 +343,7 @@ def _try_backward() -> None:
 def _is_portable(build: TrainerFactory) -> bool:
     """Whether a spawned process can rebuild the models; it cannot if their factories are local functions."""
     try:
-        pickle.dumps((build.factory, build.variants))
+        pickle.dumps((build.factory, build.variants, build.settings))
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
     return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +26,8 @@ class ReplicaAdam:
     Args:
         model (Module): Parameters with one leading axis of F replicas. A trunk has separate parameters per replica.
         num_replicas (int): Number of replicas F.
-        weight_decay (float): Coefficient of the L2 term in the gradient. (default: 0.0)
+        weight_decay (float or Tensor): Coefficient of the L2 term in the gradient. With one per replica, ``[F]``,
+            learning rates are one per replica too. (default: 0.0)
         betas (tuple): Decay rates of the moments. (default: (0.9, 0.999))
         epsilon (float): Added to the denominator. (default: 1e-8)
     """
@@ -34,19 +37,24 @@ class ReplicaAdam:
         model: nn.Module,
         num_replicas: int,
         *,
-        weight_decay: float = 0.0,
+        weight_decay: float | Tensor = 0.0,
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
     ) -> None:
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = [parameter for _, parameter in model.named_parameters()]
-        self.weight_decay, self.betas, self.epsilon = weight_decay, betas, epsilon
+        self.betas, self.epsilon = betas, epsilon
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         device = self.parameters[0].device
         self._owners = [replica_of(name) for name in self.names]
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
-        self.rate = torch.zeros((), dtype=torch.float64, device=device)
+        self.weight_decay = weight_decay
+        each: tuple[int, ...] = ()
+        if isinstance(weight_decay, Tensor):
+            each = (num_replicas,)
+            self.weight_decay = weight_decay.to(device, torch.float64)
+        self.rate = torch.zeros(each, dtype=torch.float64, device=device)
         self._memo: AdamMemo = {}
 
     def zero_grad(self) -> None:
@@ -54,29 +62,36 @@ class ReplicaAdam:
         for parameter in self.parameters:
             parameter.grad = None
 
-    def set_rate(self, rate: float) -> None:
-        """Sets the learning rate of the next updates."""
-        self.rate.fill_(rate)
+    def set_rate(self, rate: float | Tensor) -> None:
+        """Sets the learning rate of the next updates; one per replica, ``[F]``, if weight decays are."""
+        if isinstance(rate, Tensor):
+            self.rate.copy_(rate)
+        else:
+            self.rate.fill_(rate)
 
     @torch.no_grad()
-    def step(self, rate: float | None = None, active: Tensor | None = None) -> None:
+    def step(self, rate: float | Tensor | None = None, active: Tensor | None = None) -> None:
         """Updates all parameters that have a gradient.
 
         Args:
-            rate (float, optional): Learning rate. (default: that of the last :meth:`set_rate`)
+            rate (float or Tensor, optional): Learning rate. (default: that of the last :meth:`set_rate`)
             active (Tensor, optional): True at replicas that have a batch, ``[F]``. (default: all)
         """
         if rate is not None:
             self.set_rate(rate)
         present = [k for k, p in enumerate(self.parameters) if p.grad is not None]
         if self.steps.device.type == "cpu" and not supports("adam_update", *self.parameters):
-            self._step_on_cpu(present, active)
+            if isinstance(self.weight_decay, Tensor):
+                self._step_each_on_cpu(present, active)
+            else:
+                self._step_on_cpu(present, active)
         else:
             self._step_on_device(present, active)
 
     def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
         """torch's fused update: of whole parameters if all replicas have taken the same number of steps, and
         otherwise of the rows of each active replica."""
+        assert not isinstance(self.weight_decay, Tensor)
         uniform = active is None and bool((self.steps == self.steps[0]).all())
         columns = self._tensors(present)
         rows: tuple[list[Tensor], ...]
@@ -95,6 +110,33 @@ class ReplicaAdam:
         )  # fmt: skip
         self.steps += 1 if active is None else active.to(self.steps.dtype)
 
+    def _step_each_on_cpu(self, present: list[int], active: Tensor | None) -> None:
+        """torch's fused update of consecutive active replicas with the same numbers and as many steps."""
+        assert isinstance(self.weight_decay, Tensor)
+        moves = [True] * len(self.steps) if active is None else active.tolist()
+        columns = self._tensors(present)
+        owners = [self._owners[k] for k in present]
+        numbers = zip(moves, self.rate.tolist(), self.weight_decay.tolist(), self.steps.tolist(), strict=True)
+        first = 0
+        for (is_active, rate, decay, steps), run in groupby(numbers):
+            end = first + len(list(run))
+            if is_active:
+                rows = [
+                    [
+                        tensor[first:end] if owner is None else tensor
+                        for tensor, owner in zip(column, owners, strict=True)
+                        if owner is None or first <= owner < end
+                    ]
+                    for column in columns
+                ]
+                counts = torch.full((len(rows[0]),), steps).unbind()
+                adam_update_fused_cpu_(
+                    rows[0], rows[1], rows[2], rows[3], list(counts), rate,
+                    betas=self.betas, epsilon=self.epsilon, weight_decay=decay,
+                )  # fmt: skip
+            first = end
+        self.steps += 1 if active is None else active.to(self.steps.dtype)
+
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
         parameters, grads, first, second = self._tensors([k for k in present if self._owners[k] is None])
@@ -110,10 +152,13 @@ class ReplicaAdam:
             row = slice(owner, owner + 1)
             columns = ([tensor.unsqueeze(0) for tensor in column] for column in self._tensors([k]))
             parameters, grads, first, second = columns
+            rate, decay = self.rate, self.weight_decay
+            if isinstance(decay, Tensor):
+                rate, decay = rate[row], decay[row]
             adam_update_torch_(
-                parameters, grads, first, second, self.steps[row], self.rate,
+                parameters, grads, first, second, self.steps[row], rate,
                 None if active is None else active[row],
-                betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay, memo=self._memo,
+                betas=self.betas, epsilon=self.epsilon, weight_decay=decay, memo=self._memo,
             )  # fmt: skip
 
     def _tensors(self, indices: list[int]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:

@@ -18,6 +18,7 @@ __all__ = [
     "pick_replica",
     "replica_model",
     "replica_of",
+    "select_replicas",
     "slice_replicas",
     "stack_replicas",
 ]
@@ -147,6 +148,23 @@ def copy_replicas_(
             if rows is None or rows.device != value.device:
                 rows = torch.tensor(replicas, dtype=torch.long, device=value.device)
             target[name].index_copy_(0, rows, value.index_select(0, rows))
+
+
+def select_replicas(state: Mapping[str, Tensor], replicas: Sequence[int]) -> dict[str, Tensor]:
+    """The state of some replicas alone, in the order of ``replicas``, as copies.
+
+    Args:
+        state (dict): State of F replicas, without entries that are not per replica.
+        replicas (list): Indices of the replicas to keep.
+    """
+    kept = {}
+    for name, value in state.items():
+        owner = replica_of(name)
+        if owner is None:
+            kept[name] = value[list(replicas)]
+        elif owner in replicas:
+            kept[_rename(name, owner, list(replicas).index(owner))] = value.clone()
+    return kept
 
 
 def slice_replicas(state: Mapping[str, Tensor], first: int, end: int) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from graphcaps.training.device import limit_threads, matmul_precision
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.evaluator import EvaluationMetrics, Evaluator, prior_metrics, with_nodes
 from graphcaps.training.optimizer import ReplicaAdam
+from graphcaps.training.replica_settings import ReplicaNumbers
 from graphcaps.training.replicas import Replica, copy_replicas_
 from graphcaps.training.sample_weight import normalise_weights
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
@@ -168,6 +169,10 @@ class Trainer:
         metric (str): Metric of the validation set that selects the epoch. (default: "loss")
         keep_scores (bool): Keep the class scores of validation and test graphs for :meth:`scores`.
             (default: ``False``)
+        replica_configs (sequence, optional): Training of each replica, where they differ in learning rate, its halving,
+            weight decay and reconstruction weight. (default: ``config`` for all)
+        allow_divergence (bool): Train on if the loss of a replica is not a number: its metrics are NaN, and the others
+            are as without it. (default: ``False``, an error)
 
     Raises:
         UsageError: If the store has no labels.
@@ -187,6 +192,8 @@ class Trainer:
         sample_weight: Tensor | None = None,
         metric: SelectionMetric = "loss",
         keep_scores: bool = False,
+        replica_configs: Sequence[TrainConfig] | None = None,
+        allow_divergence: bool = False,
     ) -> None:
         if store.y is None:
             raise UsageError(f"Trainer: '{store.name}' has no class labels; add graph labels to train on it.")
@@ -211,8 +218,16 @@ class Trainer:
             classes = store.y.cpu()
             balanced = [balanced_class_weights(classes[graphs], store.num_classes) for graphs in train_sets]
             class_weight = torch.stack(balanced)  # [F, O]
+        self._numbers = None if replica_configs is None else ReplicaNumbers(config, replica_configs)
+        self._allow_divergence = allow_divergence
+        reconstruction_weight: float | Tensor = config.reconstruction_weight
+        decay: float | Tensor = config.weight_decay
+        if self._numbers is not None:
+            reconstruction_weight, decay = self._numbers.reconstruction_weight, self._numbers.weight_decay
+            if isinstance(reconstruction_weight, Tensor):
+                reconstruction_weight = reconstruction_weight.to(next(model.parameters()))
         self._loss_options = LossOptions(
-            None if class_weight is None else class_weight.to(device), config.reconstruction_weight
+            None if class_weight is None else class_weight.to(device), reconstruction_weight
         )
         # Loss and correct predictions of training graphs without nodes, and the number of all training graphs.
         self._constants = torch.zeros(2, F, dtype=torch.float64)
@@ -221,7 +236,7 @@ class Trainer:
         if priors is not None:
             self._constants = prior_metrics(model, store, train_sets, priors, self._loss_options, weights)
         self._num_train = torch.tensor([graphs.numel() for graphs in train_sets], dtype=torch.float64)
-        self.adam = ReplicaAdam(model, F, weight_decay=config.weight_decay)
+        self.adam = ReplicaAdam(model, F, weight_decay=decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
         self.epoch = 0
         self._kept: dict[str, Tensor] = {}
@@ -256,7 +271,11 @@ class Trainer:
         began = time.perf_counter()
         self.model.train()
         self._metrics.clear()
-        self.adam.set_rate(self.config.learning_rate_at(self.epoch))
+        self.adam.set_rate(
+            self.config.learning_rate_at(self.epoch)
+            if self._numbers is None
+            else self._numbers.rates(self.epoch)
+        )
         schedule = self._schedule if self._schedule.epoch == self.epoch else self._draw_schedule(self.epoch)
         rows = len(self.replicas) * max(schedule.num_rows)
         with matmul_precision(self.config.precision, self._device), limit_threads(rows, self._device):
@@ -271,7 +290,8 @@ class Trainer:
         # Launches on a GPU are asynchronous: the host draws the next epoch while the device works.
         self._schedule = self._draw_schedule(self.epoch + 1)
         metrics = self._metrics.read()
-        self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
+        if not self._allow_divergence:
+            self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
         sums, correct = metrics["sums"], metrics["correct"]
         with_nodes = torch.tensor([replica.train.numel() for replica in self.replicas], dtype=torch.float64)
         if self.config.batches_per_epoch is not None:

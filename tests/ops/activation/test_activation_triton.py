@@ -77,6 +77,30 @@ def test_values_and_gradients(
     assert_equal(grads[1].cpu().double(), expected_grads[1], "gradient of the bias", TOLERANCE)
 
 
+@pytest.mark.parametrize("position", ["inside", "outside"])
+def test_a_probability_per_replica(position: BiasPosition, kernel_device: str) -> None:
+    z, gradient, bias, mask = _case((3,), 65, 20, True)
+    keys = torch.randint(-(1 << 31), 1 << 31, (3, 2)).to(torch.int32)
+    p = torch.tensor([0.0, 0.3, 0.7], dtype=torch.float64)
+    results = []
+    for mode, device in (("always", kernel_device), ("off", "cpu")):
+        inputs = [t.to(device).requires_grad_() for t in (z, bias)]
+        with use_kernels(mode):  # type: ignore[arg-type]
+            dropout = HashedDropout(keys.to(device), p.to(device))
+            u = activate(*inputs, dropout=dropout, bias_position=position, mask=mask.to(device))
+            grads = torch.autograd.grad(u, inputs, gradient.to(device))
+        results.append([t.detach().cpu().double() for t in (u, *grads)])
+    for actual, expected in zip(*results, strict=True):
+        assert torch.equal(actual == 0, expected == 0)
+        assert_equal(actual, expected, "value", TOLERANCE)
+    for f, number in enumerate(p.tolist()):  # each replica drops what it would drop alone
+        alone = activate(
+            *(z[f].double(), bias[f].double()),
+            dropout=HashedDropout(keys[f], number), bias_position=position, mask=mask[f],
+        )  # fmt: skip
+        assert_equal(results[1][0][f], alone, f"replica {f}", 1e-6)
+
+
 @pytest.mark.parametrize("shape", [(31, 8), (3, 65, 20), (2, 1, 1)], ids=str)
 def test_dropout_alone(shape: tuple[int, ...], kernel_device: str) -> None:
     torch.manual_seed(0)
@@ -86,7 +110,8 @@ def test_dropout_alone(shape: tuple[int, ...], kernel_device: str) -> None:
     for mode, device in (("always", kernel_device), ("off", "cpu")):
         leaf = x.to(device).requires_grad_()
         with use_kernels(mode):  # type: ignore[arg-type]
-            y = apply_dropout(leaf, HashedDropout(keys.to(device), 0.3))
+            p = 0.3 if len(shape) < 3 else torch.linspace(0.1, 0.6, shape[0], dtype=torch.float64).to(device)
+            y = apply_dropout(leaf, HashedDropout(keys.to(device), p))
             (gradient,) = torch.autograd.grad(y, leaf, grad.to(device))
         results.append((y.detach().cpu(), gradient.cpu()))
     for actual, expected in zip(*results, strict=True):

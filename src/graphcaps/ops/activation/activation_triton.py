@@ -57,6 +57,7 @@ class _Dropout(torch.autograd.Function):
             count,
             *_threshold_and_scale(dropout),
             SIZE=_DROPOUT_NUMBERS,
+            EACH=_is_per_replica(dropout),
             num_warps=4,
         )
         return out
@@ -128,15 +129,24 @@ def _call(
         "INSIDE": inside,
         "ROWS": rows,
         "WIDTH": width,
+        "EACH": _is_per_replica(dropout),
         "num_warps": 4,
     }
     grid = (z.numel() // (V * d) * triton.cdiv(V, rows),)
     return grid, (z, bias, z if mask is None else mask, keys), options
 
 
-def _threshold_and_scale(dropout: HashedDropout | None) -> tuple[int, float]:
-    """Hashes below the first are dropped; the other numbers are multiplied by the second."""
-    return (0, 1.0) if dropout is None else (dropout.threshold, dropout.scale)
+def _threshold_and_scale(dropout: HashedDropout | None) -> tuple[int | Tensor, float | Tensor]:
+    """Hashes below the first are dropped; the other numbers are multiplied by the second. One each per replica, as
+    tensors ``[*lead]``, if the probability is."""
+    if dropout is None:
+        return 0, 1.0
+    scale = dropout.scale
+    return dropout.threshold, scale.float() if isinstance(scale, Tensor) else scale
+
+
+def _is_per_replica(dropout: HashedDropout | None) -> bool:
+    return dropout is not None and isinstance(dropout.p, Tensor)
 
 
 def _bytes(mask: Tensor | None) -> Tensor | None:
@@ -173,11 +183,15 @@ def _keys_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _factors(position, keys, replica, threshold, scale):  # type: ignore[no-untyped-def]
+def _factors(position, keys, replica, threshold, scale, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
     """0 where the number at a position is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without keys.
 
-    Without dropout the hash is computed in vain, which costs no time beside the loads and saves a compilation.
+    Without dropout the hash is computed in vain, which costs no time beside the loads and saves a compilation. With
+    EACH, threshold and scale are pointers to one number per replica.
     """
+    if EACH:
+        threshold = tl.load(threshold + replica)
+        scale = tl.load(scale + replica)
     some = threshold > 0
     h = position * -1640531527 + tl.load(keys + 2 * replica, mask=some, other=0)
     h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
@@ -189,20 +203,20 @@ def _factors(position, keys, replica, threshold, scale):  # type: ignore[no-unty
 
 @triton.jit(do_not_specialize=["count", "threshold"])
 def _dropout_kernel(  # type: ignore[no-untyped-def]
-    x, keys, out, count, threshold, scale, SIZE: tl.constexpr
+    x, keys, out, count, threshold, scale, SIZE: tl.constexpr, EACH: tl.constexpr
 ):
     replica = tl.program_id(1).to(tl.int64)
     position = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = position < count
     value = tl.load(x + replica * count + position, mask=inside, other=0.0)
-    factor = _factors(position, keys, replica, threshold, scale)
+    factor = _factors(position, keys, replica, threshold, scale, EACH)
     tl.store(out + replica * count + position, value * factor, mask=inside)
 
 
 @triton.jit
 def _rows_of(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, V, D, threshold, scale,
-    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     """Input of squash, dropout factors, where ReLU is positive, first offset, local offsets, real and all positions."""
     blocks = tl.cdiv(V, ROWS)
@@ -226,7 +240,7 @@ def _rows_of(  # type: ignore[no-untyped-def]
     else:
         above = value > 0
         h = tl.where(above, value, 0.0) + e
-    factor = _factors(first * D + local, keys, replica, threshold, scale)
+    factor = _factors(first * D + local, keys, replica, threshold, scale, EACH)
     h = tl.where(valid, h * factor, 0.0)
     inside = (rows < V)[:, None] & wide[None, :]
     return h, factor, above, origin, local, valid, inside
@@ -235,10 +249,10 @@ def _rows_of(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["V", "threshold"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, out, V, D, threshold, scale, epsilon,
-    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     h, _factor, _above, origin, local, _seen, inside = _rows_of(
-        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH
+        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH, EACH
     )
     squared = tl.sum(h * h, 1)
     length = tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0))  # squash(0) = 0, with ε = 0 too
@@ -249,10 +263,10 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["V", "threshold"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, grad, dz, part, V, D, threshold, scale, epsilon,
-    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
     h, factor, above, origin, local, valid, inside = _rows_of(
-        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH
+        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH, EACH
     )
     du = tl.load(grad + origin + local, mask=valid, other=0.0)
     squared = tl.sum(h * h, 1)

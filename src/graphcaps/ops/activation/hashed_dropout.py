@@ -18,21 +18,35 @@ class HashedDropout:
 
     Args:
         keys (Tensor): Two 32-bit keys per replica, ``[*lead, 2]``, from :func:`next_step_keys`.
-        p (float): Probability that a number is dropped.
+        p (float or Tensor): Probability that a number is dropped; one per replica as float64, ``[*lead]``.
     """
 
     keys: Tensor
-    p: float
+    p: float | Tensor
 
     @property
-    def threshold(self) -> int:
-        """Hashes below this are dropped; they are integers below 2³¹."""
+    def threshold(self) -> int | Tensor:
+        """Hashes below this are dropped; they are integers below 2³¹. An int32 tensor ``[*lead]`` for a tensor p."""
+        if isinstance(self.p, Tensor):
+            return (self.p * (1 << 31)).to(torch.int32)
         return int(self.p * (1 << 31))
 
     @property
-    def scale(self) -> float:
-        """Factor of the numbers that are kept."""
+    def scale(self) -> float | Tensor:
+        """Factor of the numbers that are kept; float64 ``[*lead]`` for a tensor p."""
         return 1 / (1 - self.p)
+
+    def of_replicas(self, replica: Tensor) -> HashedDropout:
+        """The dropout of each number whose replica is ``replica [n]``, counted over all leading axes."""
+        p = self.p.reshape(-1)[replica] if isinstance(self.p, Tensor) else self.p
+        return HashedDropout(self.keys.reshape(-1, 2)[replica], p)
+
+    def scaled(self, keep: Tensor, dtype: torch.dtype) -> Tensor:
+        """0 where ``keep [*lead, …]`` is False, and :attr:`scale` elsewhere."""
+        scale = self.scale
+        if isinstance(scale, Tensor):
+            return keep.to(dtype).mul_(_columns(scale.to(dtype), keep.dim() - scale.dim()))
+        return keep.to(dtype).mul_(scale)
 
 
 def apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None = None) -> Tensor:
@@ -45,10 +59,10 @@ def apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None = None)
 
 def _apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None) -> Tensor:
     h = hash_positions(dropout.keys, x.size(-2) * x.size(-1))
-    keep = (h >= dropout.threshold).reshape(x.shape)
+    keep = (h >= _columns(dropout.threshold, 1)).reshape(x.shape)
     if mask is not None:
         keep &= mask.unsqueeze(-1)
-    return x * keep.to(x.dtype).mul_(dropout.scale)
+    return x * dropout.scaled(keep, x.dtype)
 
 
 def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
@@ -98,7 +112,12 @@ def keep_pairs(dropout: HashedDropout, graph: Tensor, i: Tensor, j: Tensor, axes
     first, second = dropout.keys.long().unbind(-1)
     key = ((second << 32) ^ (first & 0xFFFFFFFF)).reshape(*first.shape, *[1] * axes)
     h = mix64(key ^ mix64((graph << 42) + (i << 21) + j))
-    return ((h >> 33) & 0x7FFFFFFF) >= dropout.threshold
+    return ((h >> 33) & 0x7FFFFFFF) >= _columns(dropout.threshold, axes)
+
+
+def _columns(value: int | Tensor, axes: int) -> int | Tensor:
+    """A number per replica, with further axes of size 1 behind the leading ones; a single number as it is."""
+    return value.reshape(*value.shape, *[1] * axes) if isinstance(value, Tensor) else value
 
 
 def mix64(x: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ def adam_update_(
     *,
     betas: tuple[float, float],
     epsilon: float,
-    weight_decay: float,
+    weight_decay: float | Tensor,
     memo: AdamMemo,
 ) -> None:
     """Updates stacked parameters and their moments in place, without host–device synchronisation.
@@ -43,10 +43,10 @@ def adam_update_(
         parameters, grads (list): Parameters and their gradients, ``[F, …]`` each.
         first, second (list): First and second moments, of the same shapes.
         steps (Tensor): Updates of each replica, this one included, float64, ``[F]``.
-        rate (Tensor): Learning rate η, float64, ``[]``.
+        rate (Tensor): Learning rate η, float64, ``[]``, or ``[F]`` for one per replica.
         active (Tensor, optional): True at the replicas to update, ``[F]``. (default: all)
         betas, epsilon (float): β and ε.
-        weight_decay (float): λ.
+        weight_decay (float or Tensor): λ; float64 ``[F]`` if ``rate`` is one per replica.
         memo (dict): Kept by the caller between updates.
     """
     form = select("adam_update", adam_update_torch_, *parameters)
@@ -67,7 +67,7 @@ def adam_update_torch_(
     *,
     betas: tuple[float, float],
     epsilon: float,
-    weight_decay: float,
+    weight_decay: float | Tensor,
     memo: AdamMemo,
 ) -> None:
     """The torch form of :func:`adam_update_`, on any device."""
@@ -76,7 +76,10 @@ def adam_update_torch_(
         size = rate / (1 - beta1**steps).clamp_min(1e-30)
         root = (1 - beta2**steps).clamp_min(1e-30).rsqrt()
         shape = (-1, *[1] * (p.dim() - 1))
-        g = grad.add(p, alpha=weight_decay) if weight_decay else grad
+        if isinstance(weight_decay, Tensor):
+            g = torch.addcmul(grad, p, weight_decay.to(p.dtype).reshape(shape))
+        else:
+            g = grad.add(p, alpha=weight_decay) if weight_decay else grad
         moves = torch.as_tensor(True if active is None else active.reshape(shape), device=p.device)
         m.copy_(torch.where(moves, m.lerp(g, 1 - beta1), m))
         v.copy_(torch.where(moves, v * beta2 + g * g * (1 - beta2), v))

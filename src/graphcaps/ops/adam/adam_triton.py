@@ -49,7 +49,7 @@ def _update_kernel(  # type: ignore[no-untyped-def]
     g0, g1, g2, g3, g4, g5, g6, g7, g8, g9, g10, g11, g12, g13, g14, g15,
     m0, m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12, m13, m14, m15,
     v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15,
-    beta1, beta2, log1, log2, epsilon, decay, MASKED: tl.constexpr, BLOCK: tl.constexpr,
+    beta1, beta2, log1, log2, epsilon, decay, MASKED: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     f = tl.program_id(1)
     k = tl.load(blocks + 3 * tl.program_id(0))
@@ -64,6 +64,9 @@ def _update_kernel(  # type: ignore[no-untyped-def]
         is_active = tl.load(active + f) != 0
     mask = (i < n) & is_active
     offsets = f.to(tl.int64) * n + i
+    if EACH:  # pointers to one number per replica
+        decay = tl.load(decay + f).to(tl.float32)
+        rate += f
     weight = tl.load(p + offsets, mask=mask, other=0.0)
     gradient = tl.load(g + offsets, mask=mask, other=0.0) + decay * weight
     first = tl.load(m + offsets, mask=mask, other=0.0)
@@ -91,7 +94,7 @@ def adam_update_(
     *,
     betas: tuple[float, float],
     epsilon: float,
-    weight_decay: float,
+    weight_decay: float | Tensor,
     memo: AdamMemo,
 ) -> None:
     """As :func:`graphcaps.ops.adam.adam.adam_update_`, one launch for up to ``PARAMETERS`` parameters."""
@@ -108,7 +111,7 @@ def adam_update_(
         _update_kernel[(len(blocks), p[0].size(0))](
             blocks, steps, rate, steps if active is None else active, *pointers,
             betas[0], betas[1], math.log(betas[0]), math.log(betas[1]), epsilon, weight_decay,
-            MASKED=active is not None, BLOCK=_BLOCK,
+            MASKED=active is not None, EACH=isinstance(weight_decay, Tensor), BLOCK=_BLOCK,
         )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ __all__ = ["margin_loss"]
 def margin_loss(
     class_scores: Tensor,
     y: Tensor,
-    upper: float,
-    lower: float,
+    upper: float | Tensor,
+    lower: float | Tensor,
     absent_weight: float,
     class_weight: Tensor | None = None,
     graph_weight: Tensor | None = None,
@@ -28,8 +28,7 @@ def margin_loss(
     Args:
         class_scores (Tensor): Lengths of the class capsules, ``[*lead, B, O]``.
         y (Tensor): True classes, −1 at padding graphs, ``[*lead, B]``.
-        upper (float): :math:`m^+`.
-        lower (float): :math:`m^-`.
+        upper, lower (float or Tensor): :math:`m^+` and :math:`m^-`; both one per replica, ``[*lead]``, or neither.
         absent_weight (float): :math:`\lambda`.
         class_weight (Tensor, optional): Weight of each class, ``[O]`` or ``[*lead, O]``. (default: 1 each)
         graph_weight (Tensor, optional): Weight of each graph, ``[*lead, B]``. (default: 1 each)
@@ -44,13 +43,15 @@ def margin_loss(
 def _margin_loss(
     class_scores: Tensor,
     y: Tensor,
-    upper: float,
-    lower: float,
+    upper: float | Tensor,
+    lower: float | Tensor,
     absent_weight: float,
     class_weight: Tensor | None = None,
     graph_weight: Tensor | None = None,
 ) -> Tensor:
     true = torch.nn.functional.one_hot(y.clamp_min(0), class_scores.size(-1)).bool()
+    if isinstance(upper, Tensor) and isinstance(lower, Tensor):
+        upper, lower = (margin[..., None, None].to(class_scores) for margin in (upper, lower))
     present = (upper - class_scores).clamp_min(0).square()
     absent = absent_weight * (class_scores - lower).clamp_min(0).square()
     loss = torch.where(true, present, absent).sum(-1)

@@ -17,9 +17,13 @@ _BLOCK = 128
 
 @triton.jit(do_not_specialize=["B", "C"])
 def _margin_kernel(  # type: ignore[no-untyped-def]
-    scores, y, loss, grad_scores, B, C, upper, lower, absent, BLOCK: tl.constexpr, WIDTH: tl.constexpr
-):
+    scores, y, loss, grad_scores, B, C, upper, lower, absent,
+    BLOCK: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
+):  # fmt: skip
     f = tl.program_id(0)
+    if EACH:  # pointers to one number per replica
+        upper = tl.load(upper + f)
+        lower = tl.load(lower + f)
     o = tl.arange(0, WIDTH)
     real = tl.zeros((BLOCK,), tl.int32)
     for first in range(0, B, BLOCK):
@@ -48,8 +52,8 @@ def _margin_kernel(  # type: ignore[no-untyped-def]
 def margin_loss(
     class_scores: Tensor,
     y: Tensor,
-    upper: float,
-    lower: float,
+    upper: float | Tensor,
+    lower: float | Tensor,
     absent_weight: float,
     class_weight: Tensor | None = None,
     graph_weight: Tensor | None = None,
@@ -61,13 +65,18 @@ def margin_loss(
 
 class _MarginLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, y: Tensor, upper: float, lower: float, absent: float) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, y: Tensor, upper: float | Tensor, lower: float | Tensor, absent: float
+    ) -> Tensor:
         *lead, B, C = scores.shape
+        each = isinstance(upper, Tensor) and isinstance(lower, Tensor)
+        if isinstance(upper, Tensor) and isinstance(lower, Tensor):
+            upper, lower = upper.float().contiguous(), lower.float().contiguous()
         scores, y = scores.contiguous(), y.contiguous()
         loss, grad_scores = scores.new_empty(lead), torch.empty_like(scores)
         _margin_kernel[(torch.Size(lead).numel(),)](
             scores, y, loss, grad_scores, B, C, upper, lower, absent,
-            BLOCK=_BLOCK, WIDTH=triton.next_power_of_2(C),
+            BLOCK=_BLOCK, WIDTH=triton.next_power_of_2(C), EACH=each,
         )  # fmt: skip
         ctx.save_for_backward(grad_scores)
         return loss
