@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
@@ -15,10 +16,13 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
-from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.inference.mixture import Mixture
+from graphcaps.inference.probabilities import Calibration
+from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
 from graphcaps.models.lookup import find_model
 from graphcaps.nn.capsule_use import CapsuleCollapseWarning
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
+from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.final_training import train_final
 from graphcaps.types import EdgeLabelUse
 
@@ -110,3 +114,19 @@ def small_committee() -> FittedModel:
 def labelled_model() -> FittedModel:
     """HGCN on :func:`labelled`."""
     return train_small(labelled())
+
+
+@cache
+def companion_model() -> FittedModel:
+    """HGCN on :func:`labelled` with two small forests beside it."""
+    store, counts = labelled(), {"class_counts": training_summary(labelled())["class_counts"]}
+    fitted, companions = labelled_model(), []
+    for name in ("wl-forest", "features-trees"):
+        config = resolve_config(RunConfig(model=name, model_arguments={"trees": 5}), store)
+        model = build_classical(config, store.num_classes)
+        assert store.y is not None
+        model.fit(store, np.arange(len(store)), store.y.numpy())
+        recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)
+        companions.append(FittedModel(model, config, recipe, store.class_names, counts))
+    mixture = Mixture((0.5, 0.3, 0.2), 30, False, Calibration("temperature", 30, temperature=0.8))
+    return replace(fitted, companions=tuple(companions), mixture=mixture)

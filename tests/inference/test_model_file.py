@@ -29,6 +29,7 @@ from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
 from graphcaps.inference.probabilities import Calibration
 from tests.small_models import (
     HGCN_SMALL,
+    companion_model,
     labelled,
     labelled_model,
     planted,
@@ -489,3 +490,67 @@ def test_a_single_model_has_no_entry_of_a_committee(tmp_path):
     read = read_checked(path, FORMAT, FORMAT_VERSION)
     assert "committee" not in read.content
     assert not [name for name in read.tensors if name.startswith("members.")]
+
+
+# ---------------------------------------------------------------------- companions
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("missing", "expected the arrays of companion 2, 'features-trees', found none."),
+        ("incomplete", "expected the arrays of companion 1, 'wl-forest', found others (WLForest: '"),
+        ("shape", "expected the arrays of companion 1, 'wl-forest', found others (WLForest: 'value' must be"),
+        ("additional", "expected the tensors of 2 companions, found an additional tensor 'companions.3.x'."),
+        ("stray", "an additional tensor 'companions.1."),
+        ("weights", "'weights' must be at least two numbers from 0 to 1 that add up to 1"),
+        ("fewer weights", "have a weight for the network and each of 2 companions"),
+        ("network", "expected a classical model as companion 1, found 'gin'."),
+        ("unknown", "expected a classical model as companion 1, found 'wl-forrest'."),
+        ("entry", "expected 'models' and 'mixture' under 'companion' in the header, found ['models']."),
+        ("none", "expected 1 to 100 companions in the header, found 0."),
+        ("fields", "expected config, recipe, calibration of companion 2 in the header, found {'config'"),
+        ("calibration", "expected an object or null as the calibration of companion 1, found 3."),
+    ],
+)
+def test_companions_that_do_not_match_are_rejected(tmp_path, change, expected):
+    path = tmp_path / "c.safetensors"
+    companion_model().save(path)
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
+    tensors, skipped = dict(read.tensors), ("format", "version", "sha256")
+    header = {name: value for name, value in read.content.items() if name not in skipped}
+    first, second = ([name for name in tensors if name.startswith(f"companions.{k}.")] for k in (1, 2))
+    entry = header["companion"]
+    if change == "missing":
+        tensors = {name: value for name, value in tensors.items() if name not in second}
+    elif change == "incomplete":
+        del tensors[first[0]]
+    elif change == "shape":
+        name = next(name for name in first if name.endswith("value"))
+        tensors[name] = tensors[name][:3].clone()
+    elif change == "additional":
+        tensors["companions.3.x"] = torch.zeros(1)
+    elif change == "stray":
+        del header["companion"]
+    elif change == "weights":
+        entry["mixture"]["weights"] = [0.5, 0.5, 0.5]
+    elif change == "fewer weights":
+        entry["mixture"]["weights"] = [0.5, 0.5]
+    elif change in ("network", "unknown"):
+        entry["models"][0]["config"]["model"] = {"name": "gin" if change == "network" else "wl-forrest"}
+    elif change == "entry":
+        del entry["mixture"]
+    elif change == "none":
+        entry["models"] = []
+    elif change == "fields":
+        del entry["models"][1]["recipe"]
+    else:
+        entry["models"][0]["calibration"] = 3
+    path.write_bytes(encode_checked(FORMAT, FORMAT_VERSION, header, tensors))
+    assert expected in error_of(path)
+
+
+def test_a_model_alone_has_no_entry_of_companions(tmp_path):
+    path = tmp_path / "m.safetensors"
+    small_model().save(path)
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
+    assert "companion" not in read.content
+    assert not [name for name in read.tensors if name.startswith("companions.")]

@@ -20,7 +20,8 @@ from graphcaps.inference.fitted_model import load
 from graphcaps.models.majority import Majority
 from graphcaps.models.wl_forest import WLForest
 from graphcaps.training.auto_config import resolve_config
-from graphcaps.training.classical_training import ClassicalTraining, fit_replica
+from graphcaps.training.classical_fit import fit_replica
+from graphcaps.training.classical_training import ClassicalTraining
 from graphcaps.training.device import choose_device
 from graphcaps.training.final_training import FinalTraining, make_training, train_final
 from graphcaps.training.replicas import Replica

@@ -55,6 +55,7 @@ from graphcaps.cli.progress import cross_validation_progress
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
+    Companion,
     Device,
     Ensemble,
     Epochs,
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from graphcaps.evaluation import CrossValidation, Ledger
     from graphcaps.evaluation.committee_results import CommitteeResults
     from graphcaps.evaluation.epoch_selection import AccuracyEstimate, MetricEstimate
+    from graphcaps.evaluation.mixture_results import MixtureResults
     from graphcaps.training import CallbackError
 
 __all__ = ["evaluate"]
@@ -108,6 +110,7 @@ def evaluate(
     ] = None,
     seeds: Seeds = 1,
     ensemble: Ensemble = 1,
+    companion: Companion = None,
     folds: Folds = FOLDS,
     groups: GroupsBy = None,
     split: SplitBy = None,
@@ -188,12 +191,16 @@ def evaluate(
 
     --ensemble 5 trains five times as many seeds and adds the held-out result of their committees.
 
+    --companion wl-forest also fits a forest on the same folds and adds its held-out result and that of its mixture
+    with the network.
+
     --repeat 5 repeats the cross-validation in five divisions into folds: one division of a few hundred graphs says
     little. --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
     --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
     """
     _check_options(out, variant, seeds * ensemble)
     _check_ensemble(ensemble, protocol)
+    _check_companion(companion, protocol)
     _check_predictions(predictions, names, protocol)
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     check_folds("evaluate", names, folds, groups, split, protocol)
@@ -204,6 +211,7 @@ def evaluate(
     from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.classical_training import check_members
+    from graphcaps.training.companion_weights import companion_configs
 
     options = reader_options(
         smiles,
@@ -236,6 +244,7 @@ def evaluate(
         }
         check_network_options(config, network_options, "options")
         check_members(config, ensemble, "options", "--ensemble")
+        companion_configs(companion, config.model, store, "options", "--companion")
         if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
         grouping = named_groups(groups, dataset)
@@ -245,7 +254,7 @@ def evaluate(
                 variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
                 groups=grouping, split=fixed_splits or None, patience=patience or None,
                 metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
-                members=ensemble, division=division,
+                members=ensemble, division=division, companion=companion,
             )
             for division in range(divisions)
         ]  # fmt: skip
@@ -256,6 +265,7 @@ def evaluate(
     callback_errors: list[CallbackError] = []
     baselines: dict[str, list[Ledger]] = {}
     committees: dict[str, CommitteeResults] = {}
+    mixtures: dict[str, MixtureResults] = {}
     with ExitStack() as locks:
         for validation in (each for _, of_dataset in validations for each in of_dataset):
             locks.enter_context(validation.lock())  # all of them before the first training
@@ -269,6 +279,8 @@ def evaluate(
             ledgers.append(ledger)
             if ensemble > 1:
                 committees[ledger.dataset] = ledger.committees(ensemble)
+            if ledger.companions:
+                mixtures[ledger.dataset] = ledger.mixture(ensemble)
             is_wanted = dataset.store.catalogue_name is None and not of_dataset[0].is_classical
             if is_wanted if baseline is None else baseline:
                 baselines[ledger.dataset] = _run_baselines(of_dataset)
@@ -277,16 +289,21 @@ def evaluate(
             if ledger.capsule_warning:
                 note(f"{ledger.dataset}: {ledger.capsule_warning}")
             if out is not None:
-                committee = committees.get(ledger.dataset)
-                _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset, committee)
+                beside = committees.get(ledger.dataset), mixtures.get(ledger.dataset)
+                _write_summary(out, ledger, baselines.get(ledger.dataset, []), dataset, *beside)
             if predictions is not None:
                 _write_predictions(predictions, ledger, dataset, of_dataset[0].splits, raw_text=raw_text)
             note_log(loggers)
     if as_json:
         keys = [(ledger, ledger.dataset) for ledger in ledgers]
-        print_json([_summary(each, baselines.get(name, []), committees.get(name)) for each, name in keys])
+        print_json(
+            [
+                _summary(each, baselines.get(name, []), committees.get(name), mixtures.get(name))
+                for each, name in keys
+            ]
+        )
     else:
-        _show_ledgers(ledgers, baselines, committees, out)
+        _show_ledgers(ledgers, baselines, committees, mixtures, out)
     if callback_errors:  # last: an exception in a callback loses nothing
         raise callback_errors[0]
 
@@ -309,6 +326,13 @@ def _check_ensemble(members: int, protocol: str) -> None:
     if members > 1 and protocol != "held-out":
         expected = "come with --protocol held-out, whose epochs are not selected on test graphs"
         raise ArgumentError("evaluate", "--ensemble", expected, f"--protocol {protocol}")
+
+
+def _check_companion(companion: str | None, protocol: str) -> None:
+    """Rejects a companion whose weight would be chosen on test graphs."""
+    if companion is not None and protocol != "held-out":
+        expected = "come with --protocol held-out, whose validation graphs choose the weight"
+        raise ArgumentError("evaluate", "--companion", expected, f"--protocol {protocol}")
 
 
 def _check_predictions(path: Path | None, names: list[str], protocol: str) -> None:
@@ -483,13 +507,17 @@ def _learning_warning(ledger: Ledger, validations: Sequence[CrossValidation]) ->
 
 
 def _summary(
-    ledger: Ledger, baselines: Sequence[Ledger], committee: CommitteeResults | None
+    ledger: Ledger,
+    baselines: Sequence[Ledger],
+    committee: CommitteeResults | None,
+    mixture: MixtureResults | None,
 ) -> dict[str, Any]:
-    """The summary of a ledger, with the results of its committees and of simple models on the same folds."""
+    """The summary of a ledger, with the results of committees, companions and simple models on the same folds."""
     names = ("variant", "figures", "metrics", "seconds")
     rows = [{name: each.summary()[name] for name in names} for each in baselines]
     committees = {} if committee is None else {"committee": committee.as_dict()}
-    return ledger.summary() | committees | ({"baselines": rows} if rows else {})
+    mixtures = {} if mixture is None else {"companion": mixture.as_dict()}
+    return ledger.summary() | committees | mixtures | ({"baselines": rows} if rows else {})
 
 
 def _write_summary(
@@ -498,13 +526,14 @@ def _write_summary(
     baselines: Sequence[Ledger],
     loaded: LoadedDataset,
     committee: CommitteeResults | None,
+    mixture: MixtureResults | None,
 ) -> None:
     """Writes the summary of the records: results, configuration, versions and source of the graphs."""
     from graphcaps.evaluation.results_store import file_name
 
     source = {"source": None if loaded.source is None else str(loaded.source)}
     path = out / f"{file_name(ledger.dataset, ledger.variant)}.summary.json"
-    write_json(path, _summary(ledger, baselines, committee) | source)
+    write_json(path, _summary(ledger, baselines, committee, mixture) | source)
 
 
 def _write_predictions(
@@ -540,9 +569,10 @@ def _show_ledgers(
     ledgers: list[Ledger],
     baselines: dict[str, list[Ledger]],
     committees: dict[str, CommitteeResults],
+    mixtures: dict[str, MixtureResults],
     out: Path | None,
 ) -> None:
-    """Prints one line per result, committees and simple models below each data set, and their rules below the table."""
+    """Prints one line per result, those of committees, companions and simple models below each data set, and rules."""
     from graphcaps.evaluation import RULES
 
     several_seeds = any(len(figure.seeds) > 1 for ledger in ledgers for figure in ledger.estimates.values())
@@ -554,6 +584,8 @@ def _show_ledgers(
         _add_rows(table, ledger, ledger.dataset, spreads)
         if ledger.dataset in committees:
             _add_committee_rows(table, committees[ledger.dataset], spreads)
+        if ledger.dataset in mixtures:
+            _add_mixture_rows(table, mixtures[ledger.dataset], spreads)
         for baseline in baselines.get(ledger.dataset, []):
             _add_rows(table, baseline, "", spreads)
     console = terminal()
@@ -571,6 +603,8 @@ def _show_ledgers(
             )
     for rule in dict.fromkeys(f"committee of {each.members}: {each.rule}." for each in committees.values()):
         console.print(rule, style="dim", soft_wrap=True)
+    for rule in dict.fromkeys(f"{each.mixture.name}: {each.rule}." for each in mixtures.values()):
+        console.print(rule, style="dim", markup=False, soft_wrap=True)
     if names := list(dict.fromkeys(each.variant for rows in baselines.values() for each in rows)):
         sentence = f"{', '.join(names)}: simple models on the same {unit}, with one seed."
         console.print(sentence, style="dim", soft_wrap=True)
@@ -629,6 +663,24 @@ def _add_committee_rows(table: Table, committee: CommitteeResults, spreads: _Spr
         values = (committee.pooled[name], committee.member_pooled[name])
         mean, of_members = ("–" if value is None else f"{value:.3f}" for value in values)
         table.add_row("", "", f"  {title}", mean, *[""] * len(cells), "", f"members {of_members}")
+
+
+def _add_mixture_rows(table: Table, results: MixtureResults, spreads: _Spreads) -> None:
+    """Adds the held-out results of each part and of the mixture: accuracy, then log loss and ECE of all test graphs."""
+    from graphcaps.evaluation.committee_results import POOLED_METRICS
+
+    weights = [f"weight {weight:.2f}" for weight in results.mean_weights]
+    for part, remark in zip((*results.parts, results.mixture), (*weights, ""), strict=True):
+        figure = part.accuracy
+        cells = ["–" if spread is None else f"{100 * spread:.2f}" for spread in spreads.of(figure)]
+        is_mixture = part is results.mixture
+        seconds = f"{results.seconds:.1f}" if is_mixture else ""
+        title = part.name if is_mixture else f"{part.name} alone"
+        table.add_row("", "", title, f"{100 * figure.mean:.2f}", *cells, seconds, remark)
+        for name, heading in POOLED_METRICS.items():
+            value = part.pooled[name]
+            shown = "–" if value is None else f"{value:.3f}"
+            table.add_row("", "", f"  {heading}", shown, *[""] * len(cells), "", "")
 
 
 def _metric_cells(ledger: Ledger, spreads: _Spreads) -> Iterator[list[str]]:

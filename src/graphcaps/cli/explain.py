@@ -509,6 +509,7 @@ def show_graph(
         ("scores", f"for {names[explanation.target]}; positive: evidence for it"),
     ]
     rows += _committee_rows(explanation)
+    rows += _companion_rows(explanation)
     rows += [("domain", f"out of distribution: {out_of_distribution}")] if out_of_distribution else []
     if explanation.nodes is not None:
         rows.append(("", f"the model uses the {explanation.num_nodes} nodes of highest degree"))
@@ -547,6 +548,17 @@ def _committee_rows(explanation: Explanation) -> list[tuple[str, str]]:
     if members[0] != explanation.predicted:
         rows.append(("", f"the first member predicts {names[members[0]]}"))
     return rows
+
+
+def _companion_rows(explanation: Explanation) -> list[tuple[str, str]]:
+    """How much of the answer the scores are about; nothing for a network alone."""
+    if explanation.network_share is None:
+        return []
+    share, names = 100 * explanation.network_share, " and ".join(explanation.part_names[1:])
+    return [
+        ("companion", f"the network contributes {share:.0f} % of this probability, {names} the rest"),
+        ("", "scores and capsules are of the network alone"),
+    ]
 
 
 def _elements(store: GraphStore) -> list[str]:

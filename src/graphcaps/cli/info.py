@@ -19,6 +19,7 @@ __all__ = ["info"]
 _OWN_ROWS = (
     *("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "capsule_use", "estimator"),
     "members",
+    "companion",
 )
 _ACCURACIES = {  # entry of the training record, and what the graphs were used for
     "test": "that training did not use",
@@ -132,11 +133,29 @@ def _model(file: dict[str, Any], described: dict[str, Any]) -> list[tuple[str, s
     return [
         ("file", f"{file['path']} ({format_size(file['bytes'])})"),
         *committee,
+        *_companion(model.get("companion")),
         ("model", f"{model['name']}{formulation}, {model['parameters']:,} {unit} ({model['dtype']})"),
         ("classes", f"{len(names)}: {_some(names)}"),
         ("scores", score_names.get(model["scores"], model["scores"])),
         ("probabilities", _calibrated(described["calibration"])),
         ("arguments", ", ".join(f"{key} {_value(value)}" for key, value in arguments.items()) or "defaults"),
+    ]
+
+
+def _companion(found: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Companions, and the weights of the network and of each of them; nothing for a model alone."""
+    if found is None:
+        return []
+    weights = [f"network {found['network_weight']:.2f}"]
+    weights += [f"{each['name']} {each['weight']:.2f}" for each in found["models"]]
+    where = "out-of-fold predictions" if found["stacked"] else "validation graphs"
+    reads = {name for each in found["models"] for name in each["reads"]}
+    read = ", ".join(sorted(name.replace("_", " ") for name in reads))
+    values = sum(each["parameters"] for each in found["models"])
+    names = ", ".join(each["name"] for each in found["models"])
+    return [
+        ("companion", f"{names}, {values:,} fitted values; reads {read}"),
+        ("weights", f"{', '.join(weights)}; chosen on {found['graphs']:,} {where}"),
     ]
 
 

@@ -98,6 +98,13 @@ def predict(
             help="Predict no class if the members of a committee disagree by more than NATS.",
         ),
     ] = None,
+    parts_of_answer: Annotated[
+        bool,
+        option(
+            "--parts-of-answer",
+            help="Add probability, weight and contribution of the network and of its companions to each row.",
+        ),
+    ] = False,
     raw_text: RawText = False,
     device: Device = "auto",
     as_json: Json = False,
@@ -111,6 +118,9 @@ def predict(
     gives the reason if a graph is outside the applicability domain of the model. The column 'used_in' says whether
     the graph was a training, validation or test graph of the model. For a committee, the column 'disagreement' says
     how much its members differ: their mutual information, in nats (docs/committees.md).
+
+    A model with a companion (train --companion) answers with a weighted mean of network and companion;
+    --parts-of-answer adds what each of them says and contributes (docs/companion.md).
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
@@ -122,6 +132,10 @@ def predict(
     from graphcaps.training.device import choose_device
 
     fitted = load(model)
+    if parts_of_answer and not fitted.companions:
+        expected = "be left out for a model without a companion"
+        got, fix = f"a model '{fitted.config.model}' alone", "Train one with --companion wl-forest."
+        raise ArgumentError("predict", "--parts-of-answer", expected, got, fix)
     fitted.to(choose_device(device, "predict", fitted.config.model))
     options = reader_options(
         smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
@@ -139,6 +153,7 @@ def predict(
         max_disagreement=max_disagreement,
         ids=ids,
         true_classes=classes,
+        parts=parts_of_answer,
     )
     if metadata is not None and metadata.row_indices is not None and bad is None:
         predictions, row_indices = with_skipped_rows(predictions, metadata), metadata.row_indices
@@ -174,6 +189,11 @@ def predict(
     context = _context(model, fitted, {"name": loaded.store.name, "path": path}, unseen.value)
     if fitted.is_committee:
         context |= {"members": len(fitted.members), "max_disagreement": max_disagreement}
+    if fitted.mixture is not None:
+        context["parts"] = [
+            {"model": name, "weight": weight}
+            for name, weight in zip(fitted.part_names, fitted.mixture.weights, strict=True)
+        ]
     context |= {"abstain_below": abstain_below, "calibration": fitted.info()["calibration"]}
     context["notes"] = notes
     context["summary"] = predictions.summary()
@@ -245,6 +265,8 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
     rows.append(("classes", counts))
     if limits := _describe_limits(predictions):
         rows.append(("no class", f"{summary['abstained']:,} graphs with {limits}"))
+    if predictions.parts is not None:
+        rows.append(("contribution", _describe_parts(predictions)))
     if predictions.disagreement is not None:
         values = summary["disagreement"]
         rows.append(("disagreement", f"{values['mean']:.2g} nats on average, at most {values['max']:.2g}"))
@@ -257,6 +279,16 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
     if out is not None:
         rows += [("written", str(out)), ("", f"{out}.config.json")]
     console.print(pairs((key, " ".join(value.split())) for key, value in rows))
+
+
+def _describe_parts(predictions: Predictions) -> str:
+    """Weight of each part, and its mean share in the probability of the predicted class."""
+    listed = [row["parts"] for row in predictions.rows() if row["parts"] is not None]
+    means = [
+        (name["model"], name["weight"], sum(row[part]["contribution"] for row in listed) / len(listed))
+        for part, name in enumerate(listed[0])
+    ]
+    return ", ".join(f"{name} {100 * share:.0f} % (weight {weight:.2f})" for name, weight, share in means)
 
 
 def _describe_limits(predictions: Predictions) -> str:
@@ -301,16 +333,21 @@ def _show_rows(console: Console, predictions: Predictions, names: Sequence[str] 
     headings = ["graph", *([] if names is None else ["id"]), "class", "probability"]
     is_committee = predictions.disagreement is not None
     headings += ["disagreement"] if is_committee else []
+    parts = () if predictions.parts is None else predictions.parts.names
+    headings += parts
     is_used = predictions.used_in is not None and any(predictions.used_in)
     headings += [*(["true class"] if has_labels else []), *(["used in"] if is_used else [])]
     headings += ["error"] if predictions.num_failed else []
-    table = columns(*headings, right=("graph", "probability", "disagreement"))
+    table = columns(*headings, right=("graph", "probability", "disagreement", *parts))
     for row, _ in zip(predictions.rows(), range(_MAX_ROWS), strict=False):
         probability = row["probability"]
         cells = [f"{row['graph']:,}", *([] if names is None else [row["id"]])]
         cells += [row["class"] or "–", "–" if probability is None else f"{probability:.3f}"]
         if is_committee:
             cells.append("–" if row["disagreement"] is None else f"{row['disagreement']:.3f}")
+        if parts:  # probability of the class by each part
+            listed = row["parts"] or [None] * len(parts)
+            cells += ["–" if part is None else f"{part['probability']:.3f}" for part in listed]
         cells += [row["true_class"] or "–"] if has_labels else []
         cells += [row["used_in"] or ""] if is_used else []
         cells += [row["error"] or ""] if predictions.num_failed else []

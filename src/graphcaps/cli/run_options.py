@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchSize",
     "ClassWeight",
+    "Companion",
     "Device",
     "Ensemble",
     "Epochs",
@@ -89,6 +90,16 @@ Ensemble = Annotated[
         min=1,
         max=1000,
         help="Train a committee of M models with different seeds (docs/committees.md). Default: 1, a single model.",
+    ),
+]
+
+Companion = Annotated[
+    str | None,
+    option(
+        "--companion",
+        metavar="NAME",
+        help="Also fit a classical model, such as wl-forest, and mix its probabilities with the network's "
+        "(docs/companion.md). Several: NAME,NAME.",
     ),
 ]
 

@@ -33,6 +33,7 @@ from graphcaps.cli.output import count_noun, metric_rows, note, option, print_js
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
+    Companion,
     Device,
     Ensemble,
     Epochs,
@@ -86,6 +87,7 @@ def train(
         int, option("--seed", metavar="N", help="Random seed, also of --split scaffold or random.")
     ] = 0,
     ensemble: Ensemble = 1,
+    companion: Companion = None,
     validation: Annotated[
         float,
         option("--validation", metavar="SHARE", help="Share of graphs in the validation set; 0: none."),
@@ -154,6 +156,9 @@ def train(
     --ensemble 5 trains a committee of five models with different seeds; probabilities are their mean, and predict
     gives their disagreement (docs/committees.md).
 
+    --companion wl-forest also fits a forest to the same graphs; probabilities are a weighted mean of both, with a
+    weight that validation graphs choose (docs/companion.md).
+
     An interrupted training continues with --resume.
     """
     from graphcaps.cli.progress import training_progress
@@ -171,6 +176,7 @@ def train(
 
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.classical_training import check_members
+    from graphcaps.training.companion_weights import companion_configs
     from graphcaps.training.final_training import make_training
 
     options = reader_options(
@@ -216,6 +222,7 @@ def train(
     }
     check_network_options(config, network_options, "options")
     check_members(config, ensemble, "options", "--ensemble")
+    companion_configs(companion, config.model, store, "options", "--companion")
     if patience is None and config.source in ("default", "molecules"):
         patience = _DEFAULT_PATIENCE
     training = make_training(
@@ -232,6 +239,7 @@ def train(
         callbacks=loggers,
         left_out=None if loaded.metadata is None else loaded.metadata.contradicting,
         members=ensemble,
+        companion=companion,
     )
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
@@ -242,6 +250,8 @@ def train(
         note(sentence)
     for sentence in training.reading_notes:
         note(sentence)
+    if training.stacking:
+        note(_describe_stacking(training))
     if overwrite:
         files.clear()
     if resume and _resume(training, files):
@@ -356,6 +366,17 @@ def _resume_command(context: typer.Context) -> str:
 # Notes on the graphs
 
 
+def _describe_stacking(training: SingleTraining) -> str:
+    """Why further models are trained beside the one to keep."""
+    from graphcaps.training.companion_weights import MIN_VALIDATION
+
+    return (
+        f"The weight of the companion is chosen on out-of-fold predictions of the training graphs: there are "
+        f"{training.holdout.validation.numel()} validation graphs, fewer than {MIN_VALIDATION}. "
+        f"{len(training.stacking)} further models are trained for it."
+    )
+
+
 def _note_copies(fitted: FittedModel, *, is_molecules: bool) -> None:
     """Says how many distinct validation and test graphs are copies of graphs of an earlier part."""
     if fitted.split_hashes is None:
@@ -452,6 +473,7 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         metrics = metric_rows(info.get("validation_metrics")) if "split" not in info else []
         rows += [(f"validation {name}", value) for name, value in metrics]
         rows += _caution_rows(info, "validation") if metrics else []
+    rows += _companion_rows(info)
     rows += _test_rows(info, is_molecules=training.source.featurizer is not None)
     if use is not None:
         rows.append(("capsules in use", f"{use.in_use} of {use.capsules}"))
@@ -463,6 +485,20 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
 
 def _accuracy(info: dict[str, Any], subset: str) -> str:
     return f"{100 * info[f'{subset}_accuracy']:.1f} % of {count_noun(info[f'{subset}_graphs'], 'graph')}"
+
+
+def _companion_rows(info: dict[str, Any]) -> list[tuple[str, str]]:
+    """Weights of the parts of the model, and what each part reaches on the validation graphs."""
+    found = info.get("companion")
+    if found is None:
+        return []
+    names, weights = found["names"], found["weights"]
+    parts = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights, strict=True))
+    graphs = count_noun(found["graphs"], "graph")
+    where = f"out-of-fold predictions of {graphs}" if found["stacked"] else f"{graphs} of the validation set"
+    losses = [entry["log_loss"] for entry in found["validation"]]
+    each = ", ".join(f"{name} {loss:.3f}" for name, loss in zip([*names, "mixture"], losses, strict=True))
+    return [("weights", f"{parts}; chosen on {where}"), ("", f"validation log loss: {each}")]
 
 
 def _test_rows(info: dict[str, Any], *, is_molecules: bool) -> list[tuple[str, str]]:

@@ -37,6 +37,7 @@ from graphcaps.inference.probabilities import MIN_PROBABILITY
 from graphcaps.metrics import SelectionMetric
 from graphcaps.nn.context import ContextKind
 from graphcaps.training.baseline import fit_baseline
+from graphcaps.training.companion_weights import companion_configs
 from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.learning_warning import LearningWarning, training_warning
@@ -83,6 +84,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             1 uses the weights of the last epoch.
         n_estimators (int): Number of members of a committee: networks that are trained together with different seeds,
             and whose probabilities are averaged (docs/committees.md). (default: 1, a single network)
+        companion (str, optional): Name of a classical model, such as ``"wl-forest"``, that is fitted to the same graphs
+            and mixed with the network, with a weight that validation graphs choose (docs/companion.md); or several
+            with commas between them. (default: ``None``)
         max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree. ``None`` and 0 keep
             all nodes, ``None`` except those of a data set of the catalogue above 1000, as in the paper.
         validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
@@ -154,6 +158,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
         average_epochs: int = _TRAINING.average_epochs,
         n_estimators: int = 1,
+        companion: str | None = None,
         max_nodes: int | None = None,
         validation: float = 0.1,
         patience: int | None = 50,
@@ -187,6 +192,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.reconstruction_weight = reconstruction_weight
         self.average_epochs = average_epochs
         self.n_estimators = n_estimators
+        self.companion = companion
         self.max_nodes = max_nodes
         self.validation = validation
         self.patience = patience
@@ -258,6 +264,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             held_out = torch.arange(len(store), len(store) + len(added))
             weights = None if weights is None else np.concatenate([weights, np.ones(len(added))])
             store = join_validation(store, added)
+        companion_configs(self.companion, "hgcn", store, OWNER)  # raises on an unknown name
         seed = self._seed()
         with use_threads(self.n_jobs):
             training = FinalTraining(
@@ -274,6 +281,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 start=self.model_ if continues else None,
                 callbacks=self.callbacks or (),
                 members=int(self.n_estimators),
+                companion=self.companion,
             )
             notes = training_notes(
                 training,
@@ -371,8 +379,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         """
         checked = self._checked(X)
         with use_threads(self.n_jobs):
-            p = self.model_.member_probabilities(checked)
-        return abstain(self.classes_[p.mean(0).argmax(-1)], p, abstain_below, max_disagreement)
+            answer = self.model_.answer(checked)
+        classes = self.classes_[answer.probabilities.argmax(-1)]
+        return abstain(classes, answer.probabilities, answer.members, abstain_below, max_disagreement)
 
     def disagreement(self, X: Any) -> np.ndarray:
         """Disagreement of the members on each graph, in nats, ``[G]``; 0 for a single network.

@@ -111,7 +111,9 @@ def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
     """Parameters of the configuration of a model that ``graphcaps train`` wrote."""
     training, features = fitted.config.as_dict()["training"], fitted.config.features
     read = {"max_nodes": features.max_nodes or 0, "edge_labels": features.edge_labels or False}
-    return fitted.config.model_arguments | training | read | {"n_estimators": len(fitted.members)}
+    names = ",".join(fitted.part_names[1:]) or None
+    kept = {"n_estimators": len(fitted.members), "companion": names}
+    return fitted.config.model_arguments | training | read | kept
 
 
 def _to_json(value: Any) -> Any:

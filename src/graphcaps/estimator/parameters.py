@@ -113,6 +113,10 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     ):
         words = "be None, 'balanced' or a dictionary from class to weight"
         raise ArgumentError(OWNER, "class_weight", words, repr(weights))
+    companion = parameters["companion"]
+    if companion is not None and not isinstance(companion, str):
+        words = "be the name of a classical model, such as 'wl-forest', or None"
+        raise ArgumentError(OWNER, "companion", words, repr(companion)[:60])
     callbacks = parameters["callbacks"]
     listed = callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
     if callbacks is not None and not all(isinstance(each, Callback) for each in listed):

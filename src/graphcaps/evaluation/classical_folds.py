@@ -10,7 +10,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup
 from graphcaps.models.lookup import find_classical_model
-from graphcaps.training.classical_training import fit_replica, selecting_graphs
+from graphcaps.training.classical_fit import fit_replica, selecting_graphs
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["fit_group"]

@@ -17,7 +17,13 @@ from graphcaps.evaluation.record import SeedRecord
 from graphcaps.metrics import class_metrics
 from graphcaps.training.calibration import calibrate_probabilities
 
-__all__ = ["POOLED_METRICS", "CommitteeResults", "committee_predictions", "committee_results"]
+__all__ = [
+    "POOLED_METRICS",
+    "CommitteeResults",
+    "committee_predictions",
+    "committee_results",
+    "sort_rows",
+]
 
 POOLED_METRICS = {"log_loss": "log loss", "ece": "ECE"}
 """Metrics over the test graphs of all folds together, with their names in reports."""
@@ -133,7 +139,7 @@ def committee_predictions(members: Sequence[GraphPredictions]) -> GraphPredictio
         GraphPredictions: Calibrated probabilities, in the order of folds, validation before test graphs, then of
         graphs.
     """
-    ordered = [_sorted(member) for member in members]
+    ordered = [sort_rows(member) for member in members]
     first = ordered[0]
     p = np.stack([member.probabilities for member in ordered])  # [M, rows, O]
     is_test = first.part == PARTS.index("test")
@@ -168,7 +174,7 @@ class _Committee:
         return np.array([fold[name] for fold in self.folds], dtype=np.float64)
 
 
-def _sorted(predictions: GraphPredictions) -> GraphPredictions:
+def sort_rows(predictions: GraphPredictions) -> GraphPredictions:
     """The rows in the order of folds, parts and graphs, which is the same for all seeds."""
     order = np.lexsort((predictions.graph, predictions.part, predictions.fold))
     return GraphPredictions(

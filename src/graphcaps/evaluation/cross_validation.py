@@ -39,6 +39,7 @@ from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.fold_metrics import FoldMetrics
 from graphcaps.evaluation.graph_predictions import GraphPredictions
 from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.mixture_results import CompanionRecords
 from graphcaps.evaluation.partition import FixedSplits, Partition, fixed_splits, partition_by_groups
 from graphcaps.evaluation.record import (
     PROTOCOLS,
@@ -56,6 +57,7 @@ from graphcaps.models.lookup import is_classical
 from graphcaps.nn.capsule_use import CapsuleCollapseWarning, CapsuleUse
 from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
 from graphcaps.training.classical_training import check_members
+from graphcaps.training.companion_weights import companion_configs, stacking_folds
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_metric, check_patience
@@ -69,6 +71,7 @@ from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
 __all__ = [
     "FOLDS_SEED",
+    "CompanionRuns",
     "CompletedSeed",
     "CrossValidation",
     "GroupEpoch",
@@ -133,6 +136,22 @@ class CompletedSeed:
     peak_memory: int | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class CompanionRuns:
+    """The cross-validations beside that of a network.
+
+    Args:
+        folds (tuple): Of each companion, on the folds of the network.
+        inner (tuple): Of the network, then of each companion, on inner splits of the training graphs; empty if the
+            validation graphs choose the weights.
+        fold_of_inner (tuple): Fold that each inner split belongs to.
+    """
+
+    folds: tuple[CrossValidation, ...]
+    inner: tuple[CrossValidation, ...]
+    fold_of_inner: tuple[int, ...]
+
+
 def cross_validate(
     store: GraphStore,
     config: RunConfig | None = None,
@@ -156,6 +175,7 @@ def cross_validate(
     callbacks: Sequence[Callback] = (),
     members: int = 1,
     divisions: int = 1,
+    companion: str | None = None,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -206,6 +226,9 @@ def cross_validate(
         divisions (int): Number of divisions into folds: all folds and seeds are trained in each, one division after
             another, and results are also averaged over divisions. Division 0 is the folds that one division has; the
             shuffle of division d has d added to its seed. Not with ``split``. (default: 1)
+        companion (str, optional): Name of a classical model that is fitted on the same folds and mixed with the network
+            (docs/companion.md), or several with commas between them. They have records of their own, and
+            :meth:`Ledger.mixture` gives the results. Only with the protocol held-out. (default: none)
 
     Returns:
         Ledger: One record per protocol, seed and division.
@@ -225,6 +248,7 @@ def cross_validate(
             variant=variant, results=results_store, resume=resume, checkpoint_every=checkpoint_every,
             groups=groups, split=split, patience=patience, metric=metric, class_weight=class_weight,
             predictions=predictions, callbacks=callbacks, members=members, division=division,
+            companion=companion,
         )
         for division in range(divisions)
     ]  # fmt: skip
@@ -286,6 +310,7 @@ class CrossValidation:
         callbacks: Sequence[Callback] = (),
         members: int = 1,
         division: int = 0,
+        companion: str | None = None,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         optional = {"group": group, "checkpoint_every": checkpoint_every}
@@ -302,6 +327,7 @@ class CrossValidation:
             "metric": None if check_selection_metric("cross_validate", metric) == "loss" else metric,
             "predictions": predictions or None,
             "members": members if members > 1 else None,
+            "companion": companion,
         }
         for name, given in needs_validation.items():
             if given is not None and protocol != "held-out":
@@ -340,6 +366,7 @@ class CrossValidation:
                 **needs_validation,
                 "predictions": None,
                 "members": None,
+                "companion": None,
                 "class_weight": class_weight,
                 "checkpoint_every": checkpoint_every,
                 "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
@@ -350,8 +377,9 @@ class CrossValidation:
             model_factory(self.config, 1, store.num_classes)
         self.members, self.seeds = members, tuple(range(seeds * members))
         self.group, self.patience = group, patience
-        # Those of a committee are computed from the predictions of its members.
-        self.class_weight, self.predictions, self._groups = class_weight, predictions or members > 1, groups
+        # Those of a committee, or with companions, are computed from the predictions of the parts.
+        self.class_weight, self._groups = class_weight, groups
+        self.predictions = predictions or members > 1 or companion is not None
         assert store.y is not None
         validation_sets = [
             self.folds.held_out(fold).validation
@@ -372,6 +400,7 @@ class CrossValidation:
         self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants), division)
         if not resume:
             self.checkpoints.require_none(self.protocols)
+        self.companion_runs = self._companion_runs(companion, seeds)
 
     @property
     def class_counts(self) -> ClassCounts | None:
@@ -429,7 +458,71 @@ class CrossValidation:
 
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains unfinished seeds; returns the ledger of all records of ``variant``, without joint variants."""
-        return self.run_all(on_event)[self.variant]
+        ledger = self.run_all(on_event)[self.variant]
+        if self.companion_runs is None:
+            return ledger
+        runs = self.companion_runs
+        folds = tuple(run.run(on_event).of("held-out") for run in runs.folds)
+        inner = tuple(run.run(on_event).of("held-out") for run in runs.inner)
+        names = tuple(run.config.model for run in runs.folds)
+        found = CompanionRecords(names, folds, inner, runs.fold_of_inner, self.division)
+        return replace(ledger, companions=(found,))
+
+    def _companion_runs(self, companion: str | None, seeds: int) -> CompanionRuns | None:
+        """The cross-validations of the companions, and inner ones that choose the weights; ``None`` without any."""
+        configs = companion_configs(companion, self.config.model, self.store, "cross_validate")
+        if not configs:
+            return None
+        inner, fold_of_inner = self._inner_splits()
+        common: dict[str, Any] = {
+            "seeds": seeds,
+            "results": self.results,
+            "resume": self.resume,
+            "predictions": True,
+        }
+        outer: dict[str, Any] = {
+            "folds": self.folds.num_folds,
+            "groups": self._groups,
+            "split": self.splits or None,
+            "division": self.division,
+        }
+        network: dict[str, Any] = {
+            "device": str(self.device),
+            "group": None if self.is_classical else self.group,
+            "patience": self.patience,
+            "metric": self.metric,
+            "class_weight": self.class_weight,
+            "checkpoint_every": self.checkpoint_every,
+        }
+        runs = []
+        where = f"inner folds of division {self.division}" if self.division else "inner folds"
+        if inner:
+            title = f"{self.variant}, {where}"
+            runs.append(
+                CrossValidation(self.store, self.config, split=inner, variant=title, **network, **common)
+            )
+            for config in configs:
+                title = f"{config.model}, {where}"
+                runs.append(CrossValidation(self.store, config, split=inner, variant=title, **common))
+        return CompanionRuns(
+            tuple(CrossValidation(self.store, config, **outer, **common) for config in configs),
+            tuple(runs),
+            fold_of_inner,
+        )
+
+    def _inner_splits(self) -> tuple[list[Split], tuple[int, ...]]:
+        """Splits of the training graphs of each fold with few validation graphs, and the fold of each split."""
+        y = self.store.y
+        assert y is not None
+        ids = None if self._groups is None else _resolve_grouping(self.store, self._groups).ids
+        splits, fold_of = [], []
+        for fold in range(self.folds.num_folds):
+            parts = self.folds.held_out(fold)
+            assert parts.validation is not None
+            for train, test in stacking_folds(y, parts.train, parts.validation, self.folds.seed, ids):
+                splits.append(Split(train, parts.validation, test, name="inner folds"))
+                fold_of.append(fold)
+        return splits, tuple(fold_of)
 
     def run_all(self, on_event: Callable[[GroupEpoch], object] | None = None) -> dict[str, Ledger]:
         """As :meth:`run`, with a ledger per variant."""

@@ -28,6 +28,7 @@ from graphcaps.evaluation.epoch_selection import (
     window_for,
 )
 from graphcaps.evaluation.fold_metrics import FOLD_METRICS, cautions
+from graphcaps.evaluation.mixture_results import CompanionRecords, MixtureResults, mixture_results
 from graphcaps.evaluation.partition import Partition
 from graphcaps.evaluation.record import PROTOCOLS, Protocol, SeedRecord
 from graphcaps.metrics import METRIC_TITLES, SelectionMetric
@@ -77,9 +78,12 @@ class Ledger:
 
     Args:
         records (tuple): One :class:`SeedRecord` per protocol, seed and division, of equal settings.
+        companions (tuple): :class:`CompanionRecords` of each division, where companions were evaluated; they hold
+            records of their own, which are not in :meth:`to_json`. (default: ())
     """
 
     records: tuple[SeedRecord, ...]
+    companions: tuple[CompanionRecords, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.records:
@@ -101,7 +105,8 @@ class Ledger:
     @classmethod
     def join(cls, ledgers: Sequence[Ledger]) -> Ledger:
         """The ledger of all records of several ones, such as those of different divisions."""
-        return cls(tuple(record for ledger in ledgers for record in ledger.records))
+        companions = tuple(each for ledger in ledgers for each in ledger.companions)
+        return cls(tuple(record for ledger in ledgers for record in ledger.records), companions)
 
     # ------------------------------------------------------------------ description
     @property
@@ -264,6 +269,20 @@ class Ledger:
             ArgumentError: If the held-out records have no predictions, or cannot be divided into such committees.
         """
         return committee_results(self.of("held-out"), members)
+
+    def mixture(self, members: int = 1) -> MixtureResults:
+        """Held-out results of the network, of its companions and of their mixture.
+
+        Args:
+            members (int): Number of members of the network's committees. (default: 1, single networks)
+
+        Raises:
+            ArgumentError: If no companions were evaluated, and as :meth:`committees` does.
+        """
+        if not self.companions:
+            fix = "Evaluate with companion='wl-forest'."
+            raise ArgumentError("Ledger", "companions", "be evaluated on the same folds", "none", fix)
+        return mixture_results(self.of("held-out"), self.companions, members)
 
     @cached_property
     def twin_free(self) -> AccuracyEstimate | None:

@@ -47,6 +47,9 @@ def explain(
     Of a committee, node and edge scores are means over its members, and the hierarchy is that of its first member:
     capsules of different members do not correspond. ``agreement`` says how far the members agree on the nodes.
 
+    Of a model with companions, probabilities and predicted class are those of the whole model; scores and capsules are
+    of the network, whose share in the answer is ``network_share``.
+
     Args:
         model: A ``FittedModel`` (from :func:`graphcaps.load`), or an :class:`graphcaps.nn.HGCN` with ``x``.
         graph: One graph (torch-geometric ``Data``, networkx, or a store of one graph such as ``store[3]``), or several
@@ -97,13 +100,24 @@ def explain_store(
 def explain_members(
     members: Sequence[HGCN], encoded: EncodedGraphs, *, target: int | str | Tensor | None = None
 ) -> StoreExplanation:
-    """Explains the prediction of a committee for graphs that are already encoded; of one member as it is.
+    """Explains the prediction of a committee, or of a model with companions, for graphs that are already encoded.
 
     Args:
         members (sequence): At least one network.
         encoded (EncodedGraphs): The graphs, with ``to_probabilities`` of the committee.
         target: As in :func:`explain`.
     """
+    if encoded.answer is not None:
+        answer, classes = encoded.answer, _target_classes(target, encoded)
+        network = replace(encoded, answer=None)
+        return replace(
+            explain_members(
+                members, network, target=answer.probabilities.argmax(-1) if classes is None else classes
+            ),
+            probabilities=answer.probabilities,
+            part_names=answer.part_names,
+            network_share=answer.network_share,
+        )
     if len(members) == 1:
         return explain_encoded(members[0], encoded, target=target)
     scores = torch.stack([class_scores(member, encoded) for member in members])

@@ -111,6 +111,7 @@ class Explanation(ExplanationData):
             "edge_scores": _to_list(self.edge_scores),
             "reconstruction_error": _to_list(self.reconstruction_error),
             **self._members(),
+            **self._companion(),
             "levels": [
                 {
                     "assignment": _to_list(level.assignment),
@@ -136,6 +137,14 @@ class Explanation(ExplanationData):
                 "node_scores": _to_list(self.member_node_scores),
                 "agreement": None if agreement is None else _round(agreement),
             }
+        }
+
+    def _companion(self) -> dict[str, Any]:
+        """What else the answer is made of, under ``companion``; {} for a network alone."""
+        if self.network_share is None:
+            return {}
+        return {
+            "companion": {"models": list(self.part_names[1:]), "network_share": _round(self.network_share)}
         }
 
     def to_json(self, **settings: Any) -> str:
@@ -217,6 +226,8 @@ class StoreExplanation(StoreExplanationData):
             smiles=None if self.smiles is None else self.smiles[graph],
             member_node_scores=None if self.member_node_scores is None else self.member_node_scores[:, n],
             member_predicted=None if self.member_predicted is None else self.member_predicted[:, graph],
+            part_names=self.part_names,
+            network_share=None if self.network_share is None else float(self.network_share[graph]),
         )
 
 

@@ -81,6 +81,10 @@ class ExplanationData(ShapeRepr):
             ``[M, n]``. ``node_scores``, ``edge_scores`` and ``reconstruction_error`` are then means over the members,
             ``probabilities`` those of the committee, and ``levels`` and ``class_scores`` those of the first member.
         member_predicted (Tensor, optional): Class that each member of a committee predicts, ``[M]``.
+        part_names (tuple): Of a model with companions, the names of the network and of its companions. Probabilities
+            and ``predicted`` are then those of the whole model, all else is of the network. (default: ())
+        network_share (float, optional): Share of the network in the probability of ``predicted``, if there are
+            companions.
     """
 
     graph: int
@@ -103,6 +107,8 @@ class ExplanationData(ShapeRepr):
     smiles: str | None = None
     member_node_scores: Tensor | None = None
     member_predicted: Tensor | None = None
+    part_names: tuple[str, ...] = ()
+    network_share: float | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -160,6 +166,8 @@ class StoreExplanationData(ShapeRepr):
         featurizer (str, optional): Featurizer of the node labels, likewise.
         smiles (tuple, optional): One entry per graph, ``None`` for a truncated one.
         member_node_scores, member_predicted (Tensor, optional): ``[M, N]`` and ``[M, G]``, of a committee.
+        part_names (tuple): Names of the network and of its companions, if there are any.
+        network_share (Tensor, optional): ``[G]``, likewise.
     """
 
     class_names: tuple[str, ...]
@@ -187,6 +195,8 @@ class StoreExplanationData(ShapeRepr):
     smiles: tuple[str | None, ...] | None = None
     member_node_scores: Tensor | None = None
     member_predicted: Tensor | None = None
+    part_names: tuple[str, ...] = ()
+    network_share: Tensor | None = None
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1

@@ -57,7 +57,51 @@ class FittedClassifier(Protocol):
         self, graphs: Any, *, unseen: UnseenPolicy = "refuse", owner: str = "FittedModel"
     ) -> CheckedGraphs: ...
 
+    @property
+    def part_names(self) -> tuple[str, ...]: ...
+
     def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray: ...
+
+    def answer(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Answer: ...
+
+
+class AnswerParts(Protocol):
+    """The members of a :class:`graphcaps.inference.mixture.AnswerParts` that explanations read."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def contributions(self, classes: np.ndarray) -> np.ndarray: ...
+
+
+class Answer(Protocol):
+    """The members of a :class:`graphcaps.inference.fitted_model.Answer` that explanations read."""
+
+    @property
+    def probabilities(self) -> np.ndarray: ...
+
+    @property
+    def parts(self) -> AnswerParts | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MixedAnswer:
+    """The answers of a model with companions, for G graphs.
+
+    Args:
+        probabilities (Tensor): Those of the whole model, float64 ``[G, O]``.
+        part_names (tuple): Names of the network and of its companions.
+        network_share (Tensor): Share of the network in the probability of the predicted class, float64 ``[G]``.
+    """
+
+    probabilities: Tensor
+    part_names: tuple[str, ...]
+    network_share: Tensor
+
+    def select(self, graphs: Tensor) -> MixedAnswer:
+        """The answers for some of the graphs."""
+        graphs = graphs.cpu()
+        return MixedAnswer(self.probabilities[graphs], self.part_names, self.network_share[graphs])
 
 
 ExplainedModel = HGCN | FittedClassifier
@@ -77,6 +121,8 @@ class EncodedGraphs:
         to_probabilities (Callable, optional): The model's map from scores, ``[G, O]`` or of its members ``[M, G, O]``,
             and the indices of graphs without nodes, to probabilities, float64 ``[G, O]``.
         smiles (tuple, optional): Canonical SMILES of each graph, ``None`` for a truncated one, if they are molecules.
+        answer (MixedAnswer, optional): Answers of a model with companions; ``to_probabilities`` gives the probabilities
+            of its network.
     """
 
     store: GraphStore
@@ -86,6 +132,7 @@ class EncodedGraphs:
     nodes: Tensor | None
     to_probabilities: Callable[[Tensor, Tensor], np.ndarray] | None = None
     smiles: tuple[str | None, ...] | None = None
+    answer: MixedAnswer | None = None
 
 
 def unwrap_members(model: nn.Module | FittedClassifier) -> tuple[HGCN, ...]:
@@ -177,9 +224,30 @@ def encode_for_model(
     if smiles is not None and nodes is not None:
         whole = (store.host_node_ptr.diff() == encoded.store.host_node_ptr.diff()).tolist()
         smiles = tuple(text if complete else None for text, complete in zip(smiles, whole, strict=True))
+    answer = None
+    if len(model.part_names) > 1:
+        whole_model = model.answer(
+            replace(checked, unseen={}, others={}, truncated={})
+        )  # require() has warned
+        answer = _mixed_answer(whole_model)
     return EncodedGraphs(
-        encoded.store, encoded.x, model.class_names, true_class, nodes, model.to_probabilities, smiles
+        encoded.store,
+        encoded.x,
+        model.class_names,
+        true_class,
+        nodes,
+        model.to_probabilities,
+        smiles,
+        answer,
     )
+
+
+def _mixed_answer(found: Answer) -> MixedAnswer | None:
+    """The answers of a model with companions; ``None`` without any."""
+    if found.parts is None:
+        return None
+    share = found.parts.contributions(found.probabilities.argmax(-1))[0].copy()
+    return MixedAnswer(torch.from_numpy(found.probabilities), found.parts.names, torch.from_numpy(share))
 
 
 def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:
@@ -192,6 +260,7 @@ def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:
     smiles = None if encoded.smiles is None else tuple(encoded.smiles[graph] for graph in graphs.tolist())
     return replace(
         encoded,
+        answer=None if encoded.answer is None else encoded.answer.select(graphs),
         store=encoded.store[graphs],
         x=encoded.x[rows],
         true_class=true_class,

@@ -55,22 +55,27 @@ def abstains(
 
 
 def abstain(
-    classes: np.ndarray, p: np.ndarray, below: float | None, max_disagreement: float | None
+    classes: np.ndarray,
+    p: np.ndarray,
+    members: np.ndarray,
+    below: float | None,
+    max_disagreement: float | None,
 ) -> np.ndarray:
     """Replaces the class of a graph by ``None`` where the model abstains.
 
     Args:
         classes (ndarray): Predicted classes, ``[G]``.
-        p (ndarray): Probabilities of M members, ``[M, G, O]``.
+        p (ndarray): Probabilities of the model, ``[G, O]``.
+        members (ndarray): Those of its M members, ``[M, G, O]``.
         below, max_disagreement (float, optional): As in :func:`abstains`; without both the classes are returned
             unchanged.
 
     Raises:
         ArgumentError: As :func:`check_abstention` does.
     """
-    check_abstention(below, max_disagreement, is_committee=len(p) > 1)
+    check_abstention(below, max_disagreement, is_committee=len(members) > 1)
     if below is None and max_disagreement is None:
         return classes
     kept = classes.astype(object)
-    kept[abstains(p.mean(0), mutual_information(p), below, max_disagreement)] = None
+    kept[abstains(p, mutual_information(members), below, max_disagreement)] = None
     return kept

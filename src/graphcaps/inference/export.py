@@ -55,6 +55,9 @@ class ExportSource(Protocol):
     def empty_scores(self) -> Tensor: ...
 
     @property
+    def part_names(self) -> tuple[str, ...]: ...
+
+    @property
     def recipe(self) -> FeatureRecipe: ...
 
     @property
@@ -167,7 +170,8 @@ def export(fitted: ExportSource, path: str | Path) -> None:
         path (str or Path): File to write, with the suffix ``.pt2`` or ``.onnx``.
 
     Raises:
-        ArgumentError: If the suffix is another one, or the model cannot be exported.
+        ArgumentError: If the suffix is another one, or the model cannot be exported: a model with companions, whose
+            trees are no tensor operations, is refused. ``fitted.network`` is its network alone.
         UsageError: If its forward pass cannot be exported, because its control flow depends on values of tensors.
         MissingExtraError: For ``.onnx`` without the extra ``export``.
     """
@@ -175,6 +179,13 @@ def export(fitted: ExportSource, path: str | Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".pt2", ".onnx"):
         raise ArgumentError("export", "path", "end in .pt2 or .onnx", f"'{path.name}'")
+    if len(fitted.part_names) > 1:
+        got = f"the companion {', '.join(fitted.part_names[1:])}, which cannot be exported"
+        fix = (
+            "Export the network alone with model.network.export(path); its probabilities are not those of the "
+            "model with its companion."
+        )
+        raise ArgumentError("export", "model", "be a network without a companion", got, fix)
     module = ExportableModel(fitted.members, fitted.empty_scores.to(fitted.device)).eval()
     formats = module.formats
     if suffix not in formats:

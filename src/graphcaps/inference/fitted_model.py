@@ -14,7 +14,7 @@ from torch import Tensor
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import RunConfig
 from graphcaps.data.coercion import coerce_and_check
-from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
+from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy, check_further
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.features.truncate import describe_cuts
 from graphcaps.data.quality.graph_hashes import graph_hashes
@@ -23,7 +23,14 @@ from graphcaps.errors import ArgumentError
 from graphcaps.inference.abstention import abstain
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.disagreement import DisagreementProfile, join_reasons, mutual_information
-from graphcaps.inference.model_file import ModelContents, read_model_file, reading, write_model_file
+from graphcaps.inference.mixture import AnswerParts, Mixture
+from graphcaps.inference.model_file import (
+    CompanionContents,
+    ModelContents,
+    read_model_file,
+    reading,
+    write_model_file,
+)
 from graphcaps.inference.probabilities import Calibration, prior_scores, probabilities
 from graphcaps.inference.scorer import Scorer, make_scorer
 from graphcaps.inference.split_hashes import Part, SplitHashes
@@ -31,7 +38,22 @@ from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.registry import ScoreKind
 
-__all__ = ["FittedModel", "load", "training_summary"]
+__all__ = ["Answer", "FittedModel", "load", "training_summary"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The probabilities of G graphs, and what they are computed from.
+
+    Args:
+        probabilities (ndarray): Those of the whole model, ``[G, O]``.
+        members (ndarray): Those of each member of the network, ``[M, G, O]``.
+        parts (AnswerParts, optional): Those of the network and of its companions; ``None`` without companions.
+    """
+
+    probabilities: np.ndarray
+    members: np.ndarray
+    parts: AnswerParts | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +78,12 @@ class FittedModel:
         others (tuple): Further members of a committee. (default: none, a single model)
         disagreement_profile (DisagreementProfile, optional): Disagreement of the members on validation graphs, for
             out-of-distribution warnings.
+        companions (tuple): Fitted classical models beside the network, each with its calibration (docs/companion.md).
+            (default: none)
+        mixture (Mixture, optional): Weights of the network and its companions.
 
     Raises:
-        ArgumentError: If members, recipe and class names do not match.
+        ArgumentError: If members, recipe and class names do not match, or companions and mixture do not.
 
     Example:
         >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
@@ -76,6 +101,8 @@ class FittedModel:
     split_hashes: SplitHashes | None = None
     others: tuple[GraphModel | ClassicalModel, ...] = ()
     disagreement_profile: DisagreementProfile | None = None
+    companions: tuple[FittedModel, ...] = ()
+    mixture: Mixture | None = None
 
     def __post_init__(self) -> None:
         owner, num_classes = "FittedModel", self.model.num_classes
@@ -88,12 +115,25 @@ class FittedModel:
             expected = f"be {num_classes} different names, one per class of the model"
             raise ArgumentError(owner, "class_names", expected, self.class_names)
         _ = self.scorer  # raises if model and recipe do not match
+        weights = () if self.mixture is None else self.mixture.weights
+        if len(weights) != (1 + len(self.companions) if self.companions else 0):
+            expected = f"have a weight for the network and each of {len(self.companions)} companions"
+            raise ArgumentError(owner, "mixture", expected, len(weights))
+        for companion in self.companions:
+            name = companion.config.model
+            if not isinstance(companion.model, ClassicalModel) or companion.companions:
+                raise ArgumentError(owner, "companions", "be classical models", f"'{name}'")
+            if companion.class_names != self.class_names:
+                expected = "have the classes of the network"
+                raise ArgumentError(owner, "companions", expected, companion.class_names)
 
     def __repr__(self) -> str:
         classes = ", ".join(self.class_names[:5]) + (", …" if len(self.class_names) > 5 else "")
         members = f", members={len(self.members)}" if self.is_committee else ""
+        names = ", ".join(companion.config.model for companion in self.companions)
+        beside = f", companion='{names}'" if names else ""
         columns = self.recipe.num_columns
-        return f"FittedModel('{self.config.model}', classes=({classes}), columns={columns}{members})"
+        return f"FittedModel('{self.config.model}', classes=({classes}), columns={columns}{members}{beside})"
 
     @property
     def members(self) -> tuple[GraphModel | ClassicalModel, ...]:
@@ -108,12 +148,25 @@ class FittedModel:
     def member(self, number: int) -> FittedModel:
         """One member of a committee as a single model, counted from 0, with the calibration of the committee.
 
+        It has no companions.
+
         Raises:
             ArgumentError: If there is no such member.
         """
         if not 0 <= number < len(self.members):
             raise ArgumentError("FittedModel", "number", f"be from 0 to {len(self.members) - 1}", number)
-        return replace(self, model=self.members[number], others=(), disagreement_profile=None)
+        network = self.network
+        return replace(network, model=self.members[number], others=(), disagreement_profile=None)
+
+    @property
+    def network(self) -> FittedModel:
+        """The model without its companions: what explanations and an export are of."""
+        return replace(self, companions=(), mixture=None) if self.companions else self
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Names of the models that make up an answer, the network first."""
+        return (self.config.model, *(companion.config.model for companion in self.companions))
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -176,13 +229,15 @@ class FittedModel:
         checked = coerce_and_check(
             graphs, self.recipe, unseen=unseen, dtype=self.dtype, owner=owner, argument=argument
         )
+        for companion in self.companions:  # it may read other columns
+            checked = check_further(checked, companion.recipe, dtype=companion.dtype)
         return replace(checked, truncated=describe_cuts(checked.store, self.max_nodes))
 
     def scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Class scores of each graph on the CPU, ``[G, O]``; :attr:`score_kind` says what they are.
 
         Those of a committee are the mean over its members; its probabilities are computed from
-        :meth:`member_scores`.
+        :meth:`member_scores`. Those of a model with companions are of the network alone.
 
         Graphs are encoded and scored in batches of bounded size. The batching changes scores by rounding only. The
         model does not see graphs without nodes: lengths are zero, and other scores are those of the class prior.
@@ -213,7 +268,8 @@ class FittedModel:
         """Class probabilities of each graph, float64 ``[G, O]``, calibrated if the model has a calibration.
 
         A graph without nodes gets :attr:`class_prior`. Without a calibration the others are those of
-        :func:`graphcaps.inference.probabilities.probabilities`. Those of a committee are the mean over its members.
+        :func:`graphcaps.inference.probabilities.probabilities`. Those of a committee are the mean over its members, and
+        with companions the :class:`graphcaps.inference.mixture.Mixture` of network and companions.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
@@ -221,10 +277,43 @@ class FittedModel:
         Raises:
             ArgumentError: If a graph does not match the feature recipe, or its scores are not finite.
         """
-        return self.member_probabilities(graphs, unseen=unseen).mean(0)
+        return self.answer(graphs, unseen=unseen).probabilities
+
+    def answer(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Answer:
+        """The probabilities of :meth:`predict_proba`, with those of each member and of each companion.
+
+        Args:
+            graphs, unseen: As in :meth:`scores`.
+
+        Raises:
+            ArgumentError: As :meth:`predict_proba` does.
+        """
+        checked = self.check(graphs, unseen=unseen)
+        return self.mix(self.member_probabilities(checked), checked)
+
+    def mix(self, members: np.ndarray, checked: CheckedGraphs) -> Answer:
+        """The answer for graphs whose probabilities by the members of the network are known.
+
+        Args:
+            members (ndarray): Calibrated probabilities, ``[M, G, O]``.
+            checked (CheckedGraphs): The G graphs.
+        """
+        network = members.mean(0)
+        if self.mixture is None:
+            return Answer(network, members)
+        graphs = checked.select(torch.arange(len(checked.store)))  # the network has warned
+        beside = [companion.member_probabilities(graphs).mean(0) for companion in self.companions]
+        p = self.mixture.apply([network, *beside])
+        if checked.store.empty_graphs.numel():
+            p = p.copy()
+            p[checked.store.empty_graphs.cpu().numpy()] = self.class_prior
+        parts = AnswerParts(self.part_names, self.mixture.weights, np.stack([network, *beside]))
+        return Answer(p, members, parts)
 
     def member_probabilities(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
         """Class probabilities by each member, float64 ``[M, G, O]``, calibrated as in :meth:`predict_proba`.
+
+        They are of the network alone, without its companions.
 
         Args:
             graphs, unseen: As in :meth:`scores`.
@@ -259,7 +348,7 @@ class FittedModel:
         return mutual_information(self.member_probabilities(graphs, unseen=unseen))
 
     def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray:
-        """Probabilities from the scores of :meth:`member_scores`, float64 ``[G, O]``.
+        """Probabilities of the network from the scores of :meth:`member_scores`, float64 ``[G, O]``.
 
         Args:
             scores (Tensor): ``[M, G, O]``; those of a single model may lack the first axis.
@@ -320,9 +409,9 @@ class FittedModel:
         Raises:
             ArgumentError: If a threshold is out of range, and as :meth:`predict_proba` does.
         """
-        p = self.member_probabilities(graphs, unseen=unseen)
-        classes = np.array(self.class_names)[p.mean(0).argmax(-1)]
-        return abstain(classes, p, abstain_below, max_disagreement)
+        answer = self.answer(graphs, unseen=unseen)
+        classes = np.array(self.class_names)[answer.probabilities.argmax(-1)]
+        return abstain(classes, answer.probabilities, answer.members, abstain_below, max_disagreement)
 
     def out_of_distribution(self, graphs: Any) -> tuple[str, ...]:
         """For each graph the reason why it lies outside the applicability domain, or "" if it lies inside.
@@ -402,6 +491,7 @@ class FittedModel:
                 "num_classes": self.model.num_classes,
                 "parameters": self.scorer.num_parameters,
                 **({"members": len(self.members)} if self.is_committee else {}),
+                **self._companion_info(),
                 "dtype": str(self.dtype).removeprefix("torch."),
                 "scores": self.score_kind,
             },
@@ -426,6 +516,27 @@ class FittedModel:
             "versions": self.versions,
         }
 
+    def _companion_info(self) -> dict[str, Any]:
+        """Companions and weights, under ``companion``; {} without any."""
+        if self.mixture is None:
+            return {}
+        models = [
+            {
+                "name": each.config.model,
+                "arguments": {
+                    name: value for name, value in each.config.as_dict()["model"].items() if name != "name"
+                },
+                "parameters": each.scorer.num_parameters,
+                "reads": list(each.scorer.reads or ()),
+                "weight": weight,
+                "calibration": None if each.calibration is None else each.calibration.to_dict(),
+            }
+            for each, weight in zip(self.companions, self.mixture.weights[1:], strict=True)
+        ]
+        mixture = self.mixture.to_dict()
+        entries = {"network_weight": self.mixture.weights[0], "models": models}
+        return {"companion": entries | {name: mixture[name] for name in ("graphs", "stacked", "calibration")}}
+
     def save(self, path: str | Path) -> None:
         """Writes the model file atomically; :func:`load` gives the same scores bit for bit.
 
@@ -445,6 +556,11 @@ class FittedModel:
             split_hashes=self.split_hashes,
             others=self.others,
             disagreement_profile=self.disagreement_profile,
+            companions=tuple(
+                CompanionContents(each.model, each.config, each.recipe, each.calibration)
+                for each in self.companions
+            ),
+            mixture=self.mixture,
         )
         write_model_file(path, contents)
 
@@ -469,6 +585,7 @@ def load(path: str | Path) -> FittedModel:
     """
     contents = read_model_file(path)
     with reading(path):
+        counts = {"class_counts": contents.training.get("class_counts")}
         return FittedModel(
             model=contents.model,
             config=contents.config,
@@ -481,6 +598,19 @@ def load(path: str | Path) -> FittedModel:
             split_hashes=contents.split_hashes,
             others=contents.others,
             disagreement_profile=contents.disagreement_profile,
+            companions=tuple(
+                FittedModel(
+                    each.model,
+                    each.config,
+                    each.recipe,
+                    contents.class_names,
+                    counts,
+                    contents.versions,
+                    each.calibration,
+                )
+                for each in contents.companions
+            ),
+            mixture=contents.mixture,
         )
 
 

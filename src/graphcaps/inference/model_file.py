@@ -4,8 +4,9 @@ This module reads, writes and checks the file. :class:`graphcaps.inference.fitte
 it returns. Loading runs no code from the file: the model class is looked up in the registry, its arguments are plain
 values, and the tensors must have the names, types and shapes of that model. The tensors of a classical model are its
 fitted arrays, which the model checks itself. The names of a committee's tensors begin with ``members.1.``,
-``members.2.`` and so on, and the header says how many members there are. Three further tensors hold hashes of the
-training, validation and test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
+``members.2.`` and so on, and the header says how many members there are. The names of the arrays of companions begin
+with ``companions.1.`` and so on; the header has their configurations and the weights. Three further tensors hold hashes
+of the training, validation and test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.disagreement import DisagreementProfile
+from graphcaps.inference.mixture import Mixture
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.builder import build_classical, model_factory
@@ -36,7 +38,15 @@ from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model, is_classical, model_names
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "ModelContents", "read_model_file", "reading", "write_model_file"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "CompanionContents",
+    "ModelContents",
+    "read_model_file",
+    "reading",
+    "write_model_file",
+]
 
 FORMAT = "graphcaps model"
 """Format tag in the header."""
@@ -52,12 +62,32 @@ _REQUIRED = {
     "training": dict,
     "versions": dict,
 }
-_OPTIONAL = ("calibration", "profile", "committee")  # an object or null
+_OPTIONAL = ("calibration", "profile", "committee", "companion")  # an object or null
 _SPLIT_PREFIX = "split_hashes."  # of the tensors that are not the model's
 _MEMBER_PREFIX = "members."  # of the tensors of a committee, and the number of the member, from 1 on
 _MAX_MEMBERS = 1_000
+_COMPANION_PREFIX = "companions."  # of the arrays of companions, and the number of the companion, from 1 on
+_MAX_COMPANIONS = 100
+_COMPANION_ENTRIES = ("config", "recipe", "calibration")
 _SLACK = 64  # parameters that a model may register beyond four per tensor, such as ones that it replaces
 _TYPE_NAMES = {int: "an integer", list: "a list", dict: "an object"}
+
+
+@dataclass(frozen=True, eq=False)
+class CompanionContents:
+    """A classical model beside a network, as a model file holds it.
+
+    Args:
+        model (ClassicalModel): The fitted model.
+        config (RunConfig): Its configuration.
+        recipe (FeatureRecipe): The fitted recipe of what it reads.
+        calibration (Calibration, optional): Calibration of its probabilities.
+    """
+
+    model: GraphModel | ClassicalModel
+    config: RunConfig
+    recipe: FeatureRecipe
+    calibration: Calibration | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +106,8 @@ class ModelContents:
         split_hashes (SplitHashes, optional): Hashes of its training, validation and test graphs.
         others (tuple): Further members of a committee. (default: none)
         disagreement_profile (DisagreementProfile, optional): Disagreement of the members on validation graphs.
+        companions (tuple): Classical models beside the network. (default: none)
+        mixture (Mixture, optional): Weights of the network and its companions.
     """
 
     model: GraphModel | ClassicalModel
@@ -89,6 +121,8 @@ class ModelContents:
     split_hashes: SplitHashes | None
     others: tuple[GraphModel | ClassicalModel, ...] = ()
     disagreement_profile: DisagreementProfile | None = None
+    companions: tuple[CompanionContents, ...] = ()
+    mixture: Mixture | None = None
 
 
 def write_model_file(path: str | Path, contents: ModelContents) -> None:
@@ -102,7 +136,10 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
     """
     config = _with_defaults(contents.config)
     states = [_checked_tensors(member, config) for member in (contents.model, *contents.others)]
-    tensors = states[0] if not contents.others else _join_members(states)
+    tensors = states[0] if not contents.others else _join_numbered(_MEMBER_PREFIX, states)
+    beside = [replace(each, config=_with_defaults(each.config)) for each in contents.companions]
+    arrays = [_checked_tensors(each.model, each.config) for each in beside]
+    tensors = tensors | _join_numbered(_COMPANION_PREFIX, arrays)
     if contents.split_hashes is not None:
         hashes = contents.split_hashes.to_tensors()
         tensors = tensors | {f"{_SPLIT_PREFIX}{name}": value for name, value in hashes.items()}
@@ -122,6 +159,18 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         header["committee"] = {
             "members": 1 + len(contents.others),
             "disagreement": None if profile is None else profile.to_dict(),
+        }
+    if contents.mixture is not None:
+        header["companion"] = {
+            "models": [
+                {
+                    "config": each.config.as_dict(),
+                    "recipe": each.recipe.to_dict(),
+                    "calibration": None if each.calibration is None else each.calibration.to_dict(),
+                }
+                for each in beside
+            ],
+            "mixture": contents.mixture.to_dict(),
         }
     try:
         data = encode_checked(FORMAT, FORMAT_VERSION, header, tensors)
@@ -171,12 +220,14 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
         raise DataError(path, *problem)
     recipe = FeatureRecipe.from_dict(header["recipe"])
     calibration, profile = header.get("calibration"), header.get("profile")
+    companions, tensors = _companions(path, header, tensors)
     committee = header.get("committee")
     count = 1 if committee is None else _num_members(path, committee)
     members = [
         _member(path, header, config, recipe, own, number if count > 1 else None)
         for number, own in enumerate(_split_members(path, tensors, count), 1)
     ]
+    companion = header.get("companion")
     disagreement = None if committee is None else committee["disagreement"]
     return ModelContents(
         model=members[0],
@@ -194,6 +245,65 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
         else None,
         others=tuple(members[1:]),
         disagreement_profile=None if disagreement is None else DisagreementProfile.from_dict(disagreement),
+        companions=companions,
+        mixture=None if companion is None else Mixture.from_dict(companion["mixture"]),
+    )
+
+
+def _companions(
+    path: Path, header: dict[str, Any], tensors: dict[str, Tensor]
+) -> tuple[tuple[CompanionContents, ...], dict[str, Tensor]]:
+    """The companions that the header describes, and the tensors that are not theirs."""
+    entry = header.get("companion")
+    if entry is None:
+        return (), tensors
+    listed = entry.get("models")
+    if set(entry) != {"models", "mixture"} or not isinstance(listed, list):
+        raise DataError(path, "'models' and 'mixture' under 'companion' in the header", [*entry])
+    if not 1 <= len(listed) <= _MAX_COMPANIONS:
+        raise DataError(path, f"1 to {_MAX_COMPANIONS} companions in the header", len(listed))
+    own = {name: value for name, value in tensors.items() if name.startswith(_COMPANION_PREFIX)}
+    rest = {name: value for name, value in tensors.items() if name not in own}
+    found = []
+    for number, values in enumerate(listed, 1):
+        prefix = f"{_COMPANION_PREFIX}{number}."
+        state = {name.removeprefix(prefix): own.pop(name) for name in [*own] if name.startswith(prefix)}
+        found.append(_companion(path, values, state, header["num_classes"], number))
+    if own:
+        expected = f"the tensors of {len(listed)} companions"
+        raise DataError(path, expected, f"an additional tensor '{next(iter(own))}'")
+    return tuple(found), rest
+
+
+def _companion(
+    path: Path, values: Any, state: dict[str, Tensor], num_classes: int, number: int
+) -> CompanionContents:
+    """One companion with its fitted values; ``number`` is named in messages."""
+    where = f"companion {number}"
+    if not isinstance(values, dict) or set(values) != set(_COMPANION_ENTRIES):
+        raise DataError(path, f"{', '.join(_COMPANION_ENTRIES)} of {where} in the header", repr(values)[:60])
+    if not isinstance(values["calibration"], dict | None):
+        expected = f"an object or null as the calibration of {where}"
+        raise DataError(path, expected, repr(values["calibration"])[:60])
+    config = RunConfig.from_dict(values["config"], f"{path}, {where}")
+    if config.model not in model_names() or not is_classical(config.model):
+        fix = "Update graphcaps, or install the package of this model, to read it."
+        raise DataError(path, f"a classical model as {where}", f"'{config.model}'", fix=fix)
+    if not state:
+        raise DataError(path, f"the arrays of {where}, '{config.model}'", "none")
+    _check_plain(config)
+    model = build_classical(config, num_classes)
+    try:
+        model.load_state(state)
+    except GraphcapsError as error:
+        reason = str(error).rstrip(".")
+        raise DataError(path, f"the arrays of {where}, '{config.model}'", f"others ({reason})") from error
+    calibration = values["calibration"]
+    return CompanionContents(
+        model,
+        config,
+        FeatureRecipe.from_dict(values["recipe"]),
+        None if calibration is None else Calibration.from_dict(calibration),
     )
 
 
@@ -228,10 +338,10 @@ def _split_members(path: Path, tensors: dict[str, Tensor], count: int) -> list[d
     return members
 
 
-def _join_members(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of all members of a committee; :func:`_split_members` is the inverse."""
+def _join_numbered(prefix: str, states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of several members or companions, with prefix and number before their names."""
     return {
-        f"{_MEMBER_PREFIX}{number}.{name}": value
+        f"{prefix}{number}.{name}": value
         for number, state in enumerate(states, 1)
         for name, value in state.items()
     }

@@ -14,10 +14,12 @@ import torch
 from graphcaps._io.csv_cells import csv_text
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
+from graphcaps.errors import ArgumentError
 from graphcaps.inference.abstention import abstains, check_abstention
 from graphcaps.inference.applicability import NO_NODES
 from graphcaps.inference.disagreement import join_reasons, mutual_information
 from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.mixture import AnswerParts
 from graphcaps.inference.split_hashes import Part
 from graphcaps.metrics import class_counts, class_metrics
 from graphcaps.registry import ScoreKind
@@ -34,6 +36,11 @@ _GROUPS = (
     "training",
     "left-out",
 )  # best evidence first, as in reports
+_PART_COLUMNS = {  # entries of a part in a row, and the beginning of their column names
+    "probability": "part_probability",
+    "weight": "part_weight",
+    "contribution": "part_contribution",
+}
 _NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 
@@ -58,6 +65,7 @@ class Predictions:
         disagreement (ndarray, optional): Disagreement of the members of a committee on each graph, in nats, NaN for a
             graph that could not be predicted, ``[G]``; ``None`` for a single model.
         max_disagreement (float, optional): Graphs with a higher disagreement get no class.
+        parts (AnswerParts, optional): Probabilities of the network and of its companions, where they were asked for.
     """
 
     class_names: tuple[str, ...]
@@ -72,6 +80,7 @@ class Predictions:
     used_in: tuple[Part | None, ...] | None = None
     disagreement: np.ndarray | None = None
     max_disagreement: float | None = None
+    parts: AnswerParts | None = None
 
     def __len__(self) -> int:
         return len(self.errors)
@@ -198,6 +207,7 @@ class Predictions:
         """One dictionary of JSON values per graph; graphs are numbered from 1, as in TU files."""
         score_name = "lengths" if self.score_kind == "lengths" else "scores"
         abstained, outside = self.abstained, self.out_of_distribution
+        shares = self._contributions()
         for index, predicted in enumerate(self.predicted):
             probabilities, scores = self.probabilities[index].tolist(), self.scores[index].tolist()
             row: dict[str, Any] = {"graph": index + 1}
@@ -207,6 +217,8 @@ class Predictions:
             row["probability"] = None if failed else max(probabilities)
             for name, values in (("probabilities", probabilities), (score_name, scores)):
                 row[name] = None if failed else dict(zip(self.class_names, values, strict=True))
+            if self.parts is not None and shares is not None:
+                row["parts"] = None if failed else self._row_parts(self.parts, index, shares[:, index])
             if self.disagreement is not None:
                 row["disagreement"] = None if failed else float(self.disagreement[index])
             row["abstained"] = abstained[index]
@@ -216,6 +228,26 @@ class Predictions:
                 row["true_class"] = self.true_classes[index] or None
             row["error"] = self.errors[index] or None
             yield row
+
+    def _contributions(self) -> np.ndarray | None:
+        """Share of each part in the probability of each graph's most probable class, ``[K, G]``."""
+        best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
+        return None if self.parts is None else self.parts.contributions(best)
+
+    def _row_parts(self, parts: AnswerParts, index: int, shares: np.ndarray) -> list[dict[str, Any]]:
+        """What one answer is made of: the network and its companions."""
+        best = int(self.probabilities[index].argmax())
+        columns = zip(parts.names, parts.weights, parts.probabilities[:, index], shares, strict=True)
+        return [
+            {
+                "model": name,
+                "weight": weight,
+                "probability": float(p[best]),
+                "contribution": float(share),
+                "probabilities": dict(zip(self.class_names, p.tolist(), strict=True)),
+            }
+            for name, weight, p, share in columns
+        ]
 
     def to_csv(self, *, raw_text: bool = False) -> str:
         """The rows as CSV with a header line; a graph without a prediction has empty cells.
@@ -228,6 +260,8 @@ class Predictions:
         header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
         header += [f"probability[{name}]" for name in self.class_names]
         header += [f"{score_name}[{name}]" for name in self.class_names]
+        parts = () if self.parts is None else self.parts.names
+        header += [f"{entry}[{name}]" for name in parts for entry in _PART_COLUMNS.values()]
         header += [] if self.disagreement is None else ["disagreement"]
         header += ["abstained", "out_of_distribution", "used_in"]
         header += [] if self.true_classes is None else ["true_class"]
@@ -239,6 +273,8 @@ class Predictions:
                 cells += [
                     _format_number(value) for value in (values or dict.fromkeys(self.class_names)).values()
                 ]
+            listed = row.get("parts") or [dict.fromkeys(_PART_COLUMNS)] * len(parts)
+            cells += [_format_number(part[entry]) for part in listed for entry in _PART_COLUMNS]
             cells += [] if self.disagreement is None else [_format_number(row["disagreement"])]
             cells += ["yes" if row["abstained"] else "", row["out_of_distribution"] or ""]
             cells.append(row["used_in"] or "")
@@ -256,6 +292,7 @@ def predict_store(
     max_disagreement: float | None = None,
     ids: tuple[str, ...] | None = None,
     true_classes: tuple[str, ...] | None = None,
+    parts: bool = False,
 ) -> Predictions:
     """Predicts every graph that matches the model's feature recipe and records the reason for each other one.
 
@@ -270,10 +307,16 @@ def predict_store(
         ids (tuple, optional): Identifier of each graph, written as a column.
         true_classes (tuple, optional): Class name of each graph, "" if it is unknown. (default: those of the store, if
             it has classes)
+        parts (bool): Add the probabilities of the network and of its companions, for a model that has companions.
+            (default: ``False``)
 
     Raises:
-        ArgumentError: If the whole store lacks columns that the model reads, or a threshold is out of range.
+        ArgumentError: If the whole store lacks columns that the model reads, a threshold is out of range, or ``parts``
+            are asked of a model without companions.
     """
+    if parts and not fitted.companions:
+        expected, fix = "be left out for a model without a companion", "Train one with --companion wl-forest."
+        raise ArgumentError("predict", "parts", expected, f"a model '{fitted.config.model}' alone", fix)
     check_abstention(abstain_below, max_disagreement, is_committee=fitted.is_committee)
     checked = fitted.check(graphs, unseen=unseen, owner="predict")
     store, errors = checked.store, dict(checked.errors)
@@ -285,10 +328,15 @@ def predict_store(
     failed = ~scores.isfinite().all(-1).all(0)
     errors |= {graph: errors.get(graph, _NOT_FINITE) for graph in failed.nonzero().flatten().tolist()}
     scores[:, failed] = float("nan")
-    p = np.full(shape, np.nan)
+    p, answer = np.full(shape, np.nan), np.full(shape[1:], np.nan)
+    answer_parts = None
     if bool((~failed).any()):
         empty = (store.sizes.cpu() == 0)[~failed].nonzero().squeeze(-1)
-        p[:, (~failed).numpy()] = fitted.calibrate_scores(scores[:, ~failed], empty)
+        members = fitted.calibrate_scores(scores[:, ~failed], empty)
+        mixed = fitted.mix(members, checked.select((~failed).nonzero().squeeze(-1)))
+        p[:, (~failed).numpy()], answer[(~failed).numpy()] = members, mixed.probabilities
+        if parts and mixed.parts is not None:
+            answer_parts = mixed.parts.spread((~failed).numpy())
     disagreement = mutual_information(p) if fitted.is_committee else None
     outside = None
     if fitted.profile is not None:  # a graph that could not be predicted already has an error message
@@ -305,7 +353,7 @@ def predict_store(
         class_names=fitted.class_names,
         score_kind=fitted.score_kind,
         scores=scores.mean(0).numpy(),
-        probabilities=p.mean(0),
+        probabilities=answer,
         errors=tuple(errors.get(graph, "") for graph in range(len(store))),
         true_classes=true_classes,
         abstain_below=abstain_below,
@@ -314,6 +362,7 @@ def predict_store(
         used_in=fitted.used_in(checked),
         disagreement=disagreement,
         max_disagreement=max_disagreement,
+        parts=answer_parts,
     )
 
 
@@ -355,6 +404,7 @@ def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predicti
         ids=merge_optional(predictions.ids, rows.skipped_ids),
         used_in=merge_optional(predictions.used_in, repeat(None)),
         disagreement=None if predictions.disagreement is None else expand(predictions.disagreement),
+        parts=None if predictions.parts is None else predictions.parts.spread(is_graph),
     )
 
 

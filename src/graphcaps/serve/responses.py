@@ -90,6 +90,7 @@ def describe_model(fitted: FittedModel) -> dict[str, Any]:
         "classes": info["class_names"],
         "parameters": info["model"]["parameters"],
         "members": len(fitted.members),
+        "companions": list(fitted.part_names[1:]),
         "explains": isinstance(fitted.model, HGCN),
         "calibrated": fitted.calibration is not None,
         "trained_on": fitted.training.get("dataset"),
@@ -118,7 +119,8 @@ def predict_requests(
     readable = [index for index, graph in enumerate(graphs) if graph.store is not None]
     results: dict[int, dict[str, Any]] = {}
     if readable:
-        predictions = predict_store(fitted, _join([graphs[index] for index in readable]))
+        joined = _join([graphs[index] for index in readable])
+        predictions = predict_store(fitted, joined, parts=bool(fitted.companions))
         results = dict(zip(readable, predictions.rows(), strict=True))
     rows = iter(_row(fitted, graph, results.get(index)) for index, graph in enumerate(graphs))
     return [[{"graph": number} | next(rows) for number in range(1, len(one) + 1)] for one in requests]
@@ -132,7 +134,8 @@ def _row(fitted: FittedModel, graph: RequestGraph, predicted: dict[str, Any] | N
         return row | {name: value for name, value in predicted.items() if name != "graph"}
     scores = "lengths" if fitted.score_kind == "lengths" else "scores"
     names = ("class", "probability", "probabilities", scores)
-    row |= dict.fromkeys([*names, "disagreement"] if fitted.is_committee else names)
+    row |= dict.fromkeys([*names, "parts"] if fitted.companions else names)
+    row |= {"disagreement": None} if fitted.is_committee else {}
     row |= {"abstained": False, "out_of_distribution": None, "used_in": None}
     return row | {"error": graph.error}
 
@@ -166,6 +169,7 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
     meta = {
         "classes": list(explanation.class_names),
         "members": 1 if explanation.member_predicted is None else len(explanation.member_predicted),
+        "parts": list(explanation.part_names),
         "levels": levels,
         "iterations": last + 1,
         "ids": [graph.name for graph in explained],

@@ -83,6 +83,12 @@ class Prediction(GraphResult):
         description="How much the members of a committee differ, their mutual information in nats; the entry is "
         "missing if the model is a single one.",
     )
+    parts: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Of a model with a companion: for the network, then for each companion, 'model', 'weight', "
+        "'probability' of the class, 'contribution' (its share in the weighted mean) and 'probabilities'. The entry is "
+        "missing if the model is a network alone.",
+    )
     out_of_distribution: str | None = Field(
         description="Why the graph is outside the applicability domain of the model. Null if it is inside, or if the "
         "model has no profile of its training set."
@@ -110,6 +116,12 @@ class GraphExplanation(GraphResult):
         description="Of a committee: 'predicted' and 'node_scores' of each member, and 'agreement', the mean rank "
         "correlation of these scores. node_scores above are their means, and 'levels' those of the first member. The "
         "entry is missing if the model is a single one.",
+    )
+    companion: dict[str, Any] | None = Field(
+        default=None,
+        description="Of a model with a companion: 'models', and 'network_share', the share of the network in the "
+        "probability of the predicted class. Scores, capsules and levels are of the network alone. The entry is "
+        "missing if the model is a network alone.",
     )
     note: str | None = Field(description="Why there is nothing to explain, for a graph without nodes.")
     edges: list[list[int]] | None = Field(description="Each edge once, as a pair of nodes counted from 0.")

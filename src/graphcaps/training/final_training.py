@@ -25,6 +25,7 @@ from graphcaps.training.auto_config import check_network_options, check_run_type
 from graphcaps.training.checkpoint import check_state, load_checkpoint, write_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.classical_training import ClassicalTraining
+from graphcaps.training.companion_training import OutOfFold
 from graphcaps.training.early_stopping import (
     MIN_DELTA,
     BestWeights,
@@ -83,6 +84,9 @@ class FinalTraining(SingleTraining):
         members (int): Number of members of a committee: models that are trained together with the seeds ``seed``,
             ``seed + 1``, … on the same training and validation graphs. Each keeps the epoch that its own validation
             loss selects, and stops by itself. (default: 1, a single model)
+        companion (str, optional): Name of a classical model that is fitted to the same training graphs and mixed with
+            the network (docs/companion.md), or several with commas between them. With few validation graphs, inner
+            trainings on parts of the training graphs run as further replicas, to choose its weight. (default: none)
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or ``members`` is below 1 or
@@ -110,6 +114,7 @@ class FinalTraining(SingleTraining):
         callbacks: Sequence[Callback] = (),
         left_out: GraphStore | None = None,
         members: int = 1,
+        companion: str | None = None,
     ) -> None:
         super().__init__(
             store,
@@ -128,6 +133,7 @@ class FinalTraining(SingleTraining):
                 "class_weight": None if class_weight is None else class_weight.tolist(),
             },
             members=members,
+            companion=companion,
         )
         check_patience("train", patience)
         self.patience = patience
@@ -147,11 +153,14 @@ class FinalTraining(SingleTraining):
                 self.replicas = [
                     replace(replica, variant=name) for replica, name in zip(self.replicas, names, strict=True)
                 ]
+            # Inner trainings are evaluated after the last epoch, as members are.
+            inner = [replace(replica, test=replica.test[:0]) for replica in self.stacking]
+            replicas = [*self.replicas, *inner]
             self.trainer = make_trainer(
                 inputs.factory,
                 inputs.store,
                 inputs.x,
-                self.replicas,
+                replicas,
                 config.training,
                 self.device,
                 variants=initial,
@@ -160,13 +169,15 @@ class FinalTraining(SingleTraining):
                 metric=self.metric,
             )
         has_validation = self.holdout.validation.numel() > 0
-        self.best = BestWeights(has_validation, config.training.epochs, members, metric=self.metric)
-        self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience, members)]
+        F = len(replicas)
+        self.best = BestWeights(has_validation, config.training.epochs, F, metric=self.metric)
+        self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience, F)]
         self._selection.append(self.best)
         self._writer: CheckpointWriter | None = None
         options = {"seed": seed, "patience": patience, "train_graphs": self.holdout.train.numel()}
         options |= {"members": members} if members > 1 else {}
-        named = tuple(f"member{number}" for number in range(1, members + 1)) if members > 1 else ("",)
+        named = tuple(f"member{number}" for number in range(1, members + 1)) if F > 1 else ("",)
+        named += tuple(f"out-of-fold{number}" for number in range(1, len(inner) + 1))
         info = RunInfo(
             f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options), named
         )
@@ -182,7 +193,7 @@ class FinalTraining(SingleTraining):
     @property
     def history(self) -> list[EpochEnd]:
         """An event per completed epoch, with lists of one number per member."""
-        return self.loop.history
+        return [event.first(len(self.replicas)) for event in self.loop.history]
 
     @property
     def ended(self) -> bool:
@@ -212,7 +223,8 @@ class FinalTraining(SingleTraining):
             self._writer = CheckpointWriter(checkpoint, self.fingerprint, every=every)
         self.loop.callbacks = self._selection + ([] if self._writer is None else [self._writer])
         try:
-            yield from self.loop.run()
+            for event in self.loop.run():
+                yield event.first(len(self.replicas))
         except BaseException as error:  # also if the caller ends the iteration
             self.loop.interrupt()
             if not (isinstance(error, CallbackError) and self.ended):
@@ -262,9 +274,24 @@ class FinalTraining(SingleTraining):
             TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
         """
         weights = self.best.weights(self.loop)
-        members = range(len(self.replicas))
-        models = [replica_model(weights, self._factory, member).cpu().eval() for member in members]
-        return self._finish(models, self.recipe)
+        count = len(self.replicas)
+        models = [
+            replica_model(weights, self._factory, replica).cpu().eval()
+            for replica in range(count + len(self.stacking))
+        ]
+        return self._finish(models[:count], self.recipe, self._out_of_fold(models[count:]))
+
+    def _out_of_fold(self, models: Sequence[GraphModel]) -> OutOfFold | None:
+        """The predictions of the inner trainings, on the device of the training; ``None`` without any."""
+        if not models:
+            return None
+        rows = []
+        for model, replica in zip(models, self.stacking, strict=True):
+            inner = FittedModel(model, self.config, self.recipe, self.source.class_names)
+            graphs = self.source[replica.test]
+            checked = replace(inner.check(graphs), truncated={})  # the notes of the training say it
+            rows.append(inner.to(self.device).predict_proba(checked))
+        return OutOfFold(self.stacking, np.concatenate(rows))
 
     def notify_callbacks(self, result: FinalResult) -> None:
         """Passes the final metrics to all callbacks of the user. Call once the result is kept.
@@ -293,7 +320,7 @@ class FinalTraining(SingleTraining):
 
     @property
     def _best_epochs(self) -> list[int]:
-        return [int(epoch) for epoch in self.best.best_epochs]
+        return [int(epoch) for epoch in self.best.best_epochs[: len(self.replicas)]]
 
     @property
     def _rule(self) -> str:
@@ -319,6 +346,7 @@ def make_training(
     callbacks: Sequence[Callback] = (),
     left_out: GraphStore | None = None,
     members: int = 1,
+    companion: str | None = None,
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
@@ -351,6 +379,7 @@ def make_training(
             sample_weight=sample_weight,
             left_out=left_out,
             members=members,
+            companion=companion,
         )
     return FinalTraining(
         store,
@@ -368,6 +397,7 @@ def make_training(
         callbacks=callbacks,
         left_out=left_out,
         members=members,
+        companion=companion,
     )
 
 
@@ -393,7 +423,7 @@ def train_final(
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
         options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split``,
-            ``callbacks`` and ``members`` of :class:`FinalTraining`.
+            ``callbacks``, ``members`` and ``companion`` of :class:`FinalTraining`.
 
     Raises:
         CallbackError: If a callback raises. If it does so after the last epoch, ``result`` of the error is what this

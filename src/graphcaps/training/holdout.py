@@ -256,7 +256,8 @@ def evaluate_test_set(fitted: FittedModel, test_store: GraphStore) -> FittedMode
     results: dict[str, Any] = {"test_accuracy": None, "test_metrics": None}
     if bool(scores.isfinite().all()):
         assert test_store.y is not None
-        p = fitted.to_probabilities(scores, test_store.empty_graphs)
+        members = fitted.calibrate_scores(scores, test_store.empty_graphs)
+        p = fitted.mix(members, checked).probabilities
         y = np.asarray(test_store.y.cpu())
         metrics = class_metrics(y, p)
         results = {

@@ -35,6 +35,8 @@ from graphcaps.nn.capsule_use import CapsuleCollapseWarning, CapsuleUse
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.auto_config import check_run_types, resolve_config
 from graphcaps.training.calibration import calibrate_model
+from graphcaps.training.companion_training import OutOfFold, add_companions
+from graphcaps.training.companion_weights import companion_configs, describe_companion, stacking_folds
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
@@ -104,13 +106,18 @@ class SingleTraining(ABC):
         left_out (GraphStore, optional): Molecules that were left out of ``store`` because of contradicting labels, for
             the record of the model. (default: none)
         options (dict, optional): Further values that determine the model; they are part of the fingerprint.
+        companion (str, optional): Name of a classical model that is fitted to the same training graphs and mixed with
+            the model (docs/companion.md), or several with commas between them. (default: none)
 
     Attributes:
         has_epochs (bool): Whether the training has epochs, of which one is selected, and checkpoints.
         reading_notes (tuple): What it does not read of the graphs, one sentence each.
+        stacking (list): Inner trainings whose out-of-fold predictions choose the weights of the companions, with the
+            graphs that they predict as ``test``; empty if the validation graphs choose them.
 
     Raises:
-        ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes.
+        ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes, or if a companion
+            cannot be fitted to them.
         UsageError: If the graphs have no labels, or the device cannot be used.
     """
 
@@ -131,6 +138,7 @@ class SingleTraining(ABC):
         left_out: GraphStore | None = None,
         options: Mapping[str, Any] | None = None,
         members: int = 1,
+        companion: str | None = None,
     ) -> None:
         check_run_types(store, config, "train")
         if type(members) is not int or not 1 <= members <= MAX_MEMBERS:
@@ -141,7 +149,15 @@ class SingleTraining(ABC):
         self.sample_weight = weights if weights is None or kept is None else weights[kept]
         self.source, self.seed, self.calibrate = self.holdout.store, seed, calibrate
         self.config = resolve_config(config, self.source, None if start is None else start.config)
-        self.reading_notes = describe_reading(store, self.config)
+        self.companions = companion_configs(companion, self.config.model, self.source, "train")
+        if self.companions and not self.holdout.validation.numel():
+            expected = "come with validation graphs, which choose its weight"
+            fix = "Set a validation share above 0."
+            raise ArgumentError("train", "companion", expected, f"'{companion}' without any", fix)
+        self.reading_notes = (
+            *describe_reading(store, self.config),
+            *(describe_companion(each, self.source) for each in self.companions),
+        )
         self._empty_note = describe_empty_graphs(store)
         self._start_hashes = None if start is None else start.split_hashes
         self._left_out = left_out
@@ -152,12 +168,21 @@ class SingleTraining(ABC):
             Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed + member)
             for member in range(members)
         ]
+        self.stacking: list[Replica] = []
+        if self.companions and start is None:  # a model to fine-tune may have been trained on any graph
+            assert self.source.y is not None
+            folds = stacking_folds(self.source.y, self.holdout.train, self.holdout.validation, seed)
+            self.stacking = [
+                Replica(train, self.holdout.validation, test, seed=seed, fold=number)
+                for number, (train, test) in enumerate(folds, 1)
+            ]
         test_store = self.holdout.test_store
         self.fingerprint = run_fingerprint(
             self.config,
             self.data_digest,
-            self.replicas,
+            [*self.replicas, *self.stacking],
             **(options or {}),
+            companion=", ".join(each.model for each in self.companions) or None,
             sample_weight=None if weights is None else weights_digest(weights),
             test_graphs=None if test_store is None else data_digest(test_store)[:16],
         )
@@ -282,13 +307,17 @@ class SingleTraining(ABC):
         return None if weights is None else dict(zip(self.source.class_names, weights, strict=True))
 
     def _finish(
-        self, members: Sequence[GraphModel] | Sequence[ClassicalModel], recipe: FeatureRecipe
+        self,
+        members: Sequence[GraphModel] | Sequence[ClassicalModel],
+        recipe: FeatureRecipe,
+        out_of_fold: OutOfFold | None = None,
     ) -> FinalResult:
         """Calibrates the model on the validation graphs, counts its capsules in use, and evaluates it on test graphs.
 
         Args:
             members (sequence): The trained model, or the members of a committee, on the CPU.
             recipe (FeatureRecipe): Encoding of the features, fitted to :attr:`source`.
+            out_of_fold (OutOfFold, optional): Predictions by the trainings of :attr:`stacking`, if there are any.
         """
         model, *others = members
         fitted = FittedModel(
@@ -303,6 +332,16 @@ class SingleTraining(ABC):
             if self.is_committee and metrics is not None:  # of the committee, in place of the members' mean
                 accuracy = {"validation_accuracy": metrics["accuracy"]}
                 fitted = replace(fitted, training=fitted.training | accuracy)
+        if self.companions:
+            fitted = add_companions(
+                fitted,
+                self.source,
+                self.companions,
+                self.replicas[0],
+                self.calibrate,
+                out_of_fold=out_of_fold,
+                sample_weight=self.sample_weight,
+            )
         if self.holdout.test_store is not None:
             fitted = evaluate_test_set(fitted, self.holdout.test_store)
         if self.has_epochs:  # a fit without epochs has measured its training graphs
@@ -313,6 +352,8 @@ class SingleTraining(ABC):
 
     def _train_accuracy(self, fitted: FittedModel) -> float:
         """Accuracy of the kept model on its training graphs, in evaluation mode and on the device of the training.
+
+        It is that of the network: a companion may know its training graphs by heart.
 
         That of the epoch (:class:`EpochEnd`) is measured with dropout while weights change, and may be much lower.
         """

@@ -72,6 +72,23 @@ class EpochEnd:
         """What selects the epoch, the lower the better: one minus the metric, or the validation loss."""
         return [1 - value for value in self.validation_metric] or self.validation_loss
 
+    def first(self, count: int) -> EpochEnd:
+        """The metrics of the first ``count`` replicas."""
+        if len(self.train_loss) <= count:
+            return self
+        return EpochEnd(
+            epoch=self.epoch,
+            epochs=self.epochs,
+            seconds=self.seconds,
+            train_loss=self.train_loss[:count],
+            train_accuracy=self.train_accuracy[:count],
+            validation_loss=self.validation_loss[:count],
+            validation_accuracy=self.validation_accuracy[:count],
+            test_accuracy=self.test_accuracy[:count],
+            validation_metric=self.validation_metric[:count],
+            loss_terms={name: values[:count] for name, values in self.loss_terms.items()},
+        )
+
     def means(self) -> dict[str, float]:
         """Losses, accuracies and metric by name, as means over the replicas, without those that were not measured."""
         columns = {

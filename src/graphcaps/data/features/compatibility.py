@@ -41,6 +41,7 @@ __all__ = [
     "InputColumns",
     "UnseenPolicy",
     "UnseenValueWarning",
+    "check_further",
     "check_graphs",
     "describe_others",
     "non_finite_attributes",
@@ -211,6 +212,24 @@ def check_graphs(
         for graph, reason in reasons:
             labels.setdefault(graph, []).append(reason)
     return CheckedGraphs(store, _sentences(errors), _sentences(zeroed), owner, argument)
+
+
+def check_further(checked: CheckedGraphs, recipe: InputColumns, *, dtype: torch.dtype) -> CheckedGraphs:
+    """Checks graphs against a second recipe, of a model that predicts beside the first one.
+
+    Labels that it does not know are no error: the first recipe decides about those.
+
+    Args:
+        checked (CheckedGraphs): The result of :func:`check_graphs`.
+        recipe (FeatureRecipe): The second fitted recipe.
+        dtype (torch.dtype): Type in which attributes must be finite.
+
+    Raises:
+        ArgumentError: If the graphs have other columns than the recipe reads.
+    """
+    owner, argument = checked.owner, checked.argument
+    also = check_graphs(checked.store, recipe, unseen="ignore", dtype=dtype, owner=owner, argument=argument)
+    return replace(checked, store=also.store, errors=dict(sorted((also.errors | checked.errors).items())))
 
 
 def _check_featurizer(store: GraphStore, recipe: InputColumns, owner: str, argument: str) -> None:

@@ -115,6 +115,8 @@ def explanation_columns(
         columns["agreeing"] = agreeing.sum(0).numpy().astype(np.uint16)
         agreement = member_agreement(explanations.member_node_scores[:, nodes], node_ptr)
         columns["agreement"] = agreement.numpy().astype(np.float32)
+    if explanations.network_share is not None:
+        columns["network_share"] = explanations.network_share[chosen].numpy().astype(np.float32)
     if explanations.reconstruction_error is not None:
         columns["edge_error"] = _to_bytes(explanations.reconstruction_error[edges])
     if explanations.nodes is not None:

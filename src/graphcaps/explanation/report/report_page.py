@@ -359,4 +359,6 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         smiles=None if one.smiles is None else (one.smiles,),
         member_node_scores=one.member_node_scores,
         member_predicted=None if one.member_predicted is None else one.member_predicted[:, None],
+        part_names=one.part_names,
+        network_share=None if one.network_share is None else torch.tensor([one.network_share]),
     )

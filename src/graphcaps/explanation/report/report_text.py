@@ -64,6 +64,7 @@ def describe(
     return {
         "classes": list(explanations.class_names),
         "members": 1 if explanations.member_predicted is None else len(explanations.member_predicted),
+        "parts": list(explanations.part_names),
         "lead": _lead(fitted, name, explanations),
         "caveats": _caveats(
             training, name, used_in, _probabilities(fitted), describe_unlabelled(explanations)
@@ -233,7 +234,24 @@ def _lead(fitted: ReportModel | None, name: str, explanations: StoreExplanationD
             f" Committee of {model['members']} members: node and edge scores are means over the members, capsules are "
             "those of the first member."
         )
-    return f"{sentence} Model: {model['name']}{form}, {model['parameters']:,} parameters.{committee}"
+    companion = _companion(model.get("companion"), explanations)
+    return (
+        f"{sentence} Model: {model['name']}{form}, {model['parameters']:,} parameters.{committee}{companion}"
+    )
+
+
+def _companion(found: Mapping[str, Any] | None, explanations: StoreExplanationData) -> str:
+    """What the answers of a model with companions are made of; "" for a network alone."""
+    if found is None or explanations.network_share is None:
+        return ""
+    weights = [f"network {found['network_weight']:.2f}"]
+    weights += [f"{each['name']} {each['weight']:.2f}" for each in found["models"]]
+    share = _percent(float(explanations.network_share.mean()))
+    return (
+        f" Companion: {', '.join(each['name'] for each in found['models'])}. Probabilities are a weighted mean "
+        f"({', '.join(weights)}); the network contributes {share} of the probability of the predicted class, on "
+        "average. Scores, capsules and lengths are of the network alone."
+    )
 
 
 def _probabilities(fitted: ReportModel | None) -> str:
@@ -241,6 +259,8 @@ def _probabilities(fitted: ReportModel | None) -> str:
     if fitted is None:
         return ""
     computed = "Probabilities are the lengths of the class capsules divided by their sum"
+    if "companion" in fitted.info()["model"]:
+        computed = "Probabilities of the network are the lengths of the class capsules divided by their sum"
     calibration = fitted.info().get("calibration")
     if calibration is None:
         return f" {computed}; they are not calibrated."

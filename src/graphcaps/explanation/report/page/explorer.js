@@ -60,7 +60,9 @@ class Explorer {
     const members = graphs.meta.members ?? 1, agreement = columns.agreement?.[graph];
     const nodes = agreement >= -1 ? `, and the rank correlation of their node scores is ${agreement.toFixed(2)}` : "";
     const committee = members > 1 ? ` ${columns.agreeing[graph]} of ${members} members predict this class${nodes}.` : "";
-    return `${number}${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict}${use}${committee} ${routing}${cut}`;
+    const share = columns.network_share?.[graph], beside = (graphs.meta.parts ?? []).slice(1).join(" and ");
+    const companion = share >= 0 ? ` The network contributes ${percent(share)} of this probability, ${beside} the rest; scores and capsules are of the network.` : "";
+    return `${number}${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict}${use}${committee}${companion} ${routing}${cut}`;
   }
 
   // Mean over nodes of the largest routing coefficient.
