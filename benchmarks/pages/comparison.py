@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure_comparison import RESULTS, SETS, read_failures
+from benchmarks.measure_comparison import RESULTS, SETS, expand_models, read_failures
+from benchmarks.measure_model_speed import EPOCHS, measurement_name
 from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std, p_value, signed, table
+from graphcaps.bench import read_measurements
 from graphcaps.comparison.comparison import Comparison
 from graphcaps.comparison.rank_diagram import rank_diagram
 from graphcaps.evaluation import Ledger, ResultsStore
@@ -32,6 +34,8 @@ CLASSICAL = "results/classical.csv"
 INDEPENDENT = "results/independent.csv"
 UNTESTED = "†"
 """Marks accuracies of :data:`CLASSICAL`, which has no single folds and no twins."""
+PERFORMANCE = "results/performance.json"
+SPEED_DATASET = "NCI1"
 AGREEMENT = 1.0
 """Points up to which two programs agree on a classical model."""
 
@@ -63,6 +67,7 @@ def page(root: Path) -> str:
             "training",
             "ranks",
             "cost",
+            "speed",
             "quoted",
             "measured",
             "agreement",
@@ -79,6 +84,7 @@ def page(root: Path) -> str:
             "training": _matrix(found, training_cell, mark_best=False),
             "ranks": ranks(found),
             "cost": cost(found),
+            "speed": speed(root),
             "quoted": quoted(found),
             "measured": measured(found) + adopted(found, root),
             "agreement": agreement(found, root),
@@ -220,6 +226,32 @@ def cost(found: Comparison) -> str:
         memory = f"{max(peaks) / 1e9:.1f} GB" if peaks else DASH
         rows.append((_bold(model, model == BASELINE), " and ".join(devices), *seconds, memory))
     return table(("model", "device", *found.datasets, "peak memory"), rows)
+
+
+def speed(root: Path) -> str:
+    """Whole trainings of the networks, each alone on a GPU, from ``results/performance.json``."""
+    stored = {
+        row["what"]: row
+        for row in read_measurements(root / PERFORMANCE)
+        if (row["dataset"], row["device"]) == (SPEED_DATASET, "cuda")
+    }
+    parts = {"training and evaluation": 1.0, "before the first epoch": 1.0, "peak memory": 1e-3}  # MB to GB
+    rows, used = [], []
+    for model in expand_models(["networks"]):
+        name = measurement_name(model, EPOCHS, "tf32")
+        found = [(stored.get(f"{name}: {part}"), scale) for part, scale in parts.items()]
+        if found[0][0] is not None:
+            used.append(found[0][0])
+            rows.append(
+                (model, *(DASH if row is None else f"{row['value'] * scale:.3g}" for row, scale in found))
+            )
+    if not rows:
+        return "Not measured."
+    hardware, dates, commands = (
+        join_names(sorted({row[name] for row in used})) for name in ("hardware", "date", "command")
+    )
+    head = ("network", "training and evaluation, s", "before the first epoch, s", "peak memory, GB")
+    return f"{table(head, rows)}\n\n{hardware}, {dates}; command: `{commands}`."
 
 
 def _seconds(ledger: Ledger) -> str:

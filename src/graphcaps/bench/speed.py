@@ -29,7 +29,7 @@ from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.trainer import ReplicaTrainer
 from graphcaps.types import FeatureTable
 
-__all__ = ["Speed", "measure_speed"]
+__all__ = ["Speed", "measure_speed", "time_epochs"]
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,9 @@ def measure_speed(
     features: Tensor | FeatureTable = compact_features(prepared.x, prepared.store) if resident else prepared.x
     for plan in plans:  # one after another where they do not fit into memory together
         trainer = make_trainer(make, prepared.store, prepared.x, list(plan.replicas), config.training, target)
-        took, trained = _epoch_seconds(trainer, warm_up, epochs)
-        seconds, part = seconds + took, part or trained
+        shards = trainer.shards[0] if isinstance(trainer, ProcessPoolTrainer) else trainer.replicas
+        seconds += median(time_epochs(trainer, warm_up, epochs)[1])
+        part = part or shards
     memory = torch.cuda.max_memory_allocated(target) if gpu else _resident_peak()
     reserved = torch.cuda.max_memory_reserved(target) if gpu else None
     ceilings, step = _phases(make, prepared.store, features, part, config, target, len(plans[0].replicas))
@@ -168,17 +169,17 @@ def measure_speed(
     )
 
 
-def _epoch_seconds(trainer: ReplicaTrainer, warm_up: int, epochs: int) -> tuple[float, list[Replica]]:
-    """Median seconds of an epoch of one group, and the replicas that one of its processes trains."""
+def time_epochs(trainer: ReplicaTrainer, warm_up: int, epochs: int) -> tuple[list[float], list[float]]:
+    """Seconds of each epoch of a training from its start: of the first ``warm_up`` ones, and of the next ``epochs``.
+
+    The trainer is closed.
+    """
     loop = TrainingLoop(trainer)
     try:
-        for _ in range(warm_up):
-            trainer.run_epoch()
-        seconds = [trainer.run_epoch().seconds for _ in range(epochs)]
-        part = trainer.shards[0] if isinstance(trainer, ProcessPoolTrainer) else trainer.replicas
+        seconds = [trainer.run_epoch().seconds for _ in range(warm_up + epochs)]
     finally:
         loop.close()
-    return median(seconds), part
+    return seconds[:warm_up], seconds[warm_up:]
 
 
 def _phases(
