@@ -58,12 +58,12 @@ def test_on_two_cores_phases_are_those_of_one_process() -> None:
 def test_groups_are_timed_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
-    def counted(training: Any, warm_up: int, epochs: int) -> tuple[float, Any]:
+    def counted(training: Any, warm_up: int, epochs: int) -> tuple[list[float], list[float]]:
         sizes.append(len(training.replicas))
         training.close()
-        return 1.5, list(training.replicas)
+        return [9.0] * warm_up, [1.0, 1.5, 7.0]
 
-    monkeypatch.setattr(speed, "_epoch_seconds", counted)
+    monkeypatch.setattr(speed, "time_epochs", counted)
     monkeypatch.setattr("graphcaps.training.memory.MemoryEstimate.max_replicas", lambda self, replicas: 2)
     measured = _measure()
     assert sizes == [2, 1]
