@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -37,7 +37,7 @@ from graphcaps.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.store import GraphStore
-    from graphcaps.explanation import Explanation, StoreExplanation
+    from graphcaps.explanation import CapsuleCards, Counterfactuals, Explanation, StoreExplanation
     from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = ["explain", "show_graph"]
@@ -66,6 +66,7 @@ _SCORE_METRICS = {
 }
 _TIME = {"seconds_per_graph": "s per graph"}
 _MAX_NODES = 12  # nodes shown of a capsule
+_MAX_EDITED = 300  # graphs of a page with counterfactuals, without --counterfactuals
 _MAX_MEASURED = 5_000  # graphs that the metrics of a report without --measure are over
 
 
@@ -234,7 +235,13 @@ def explain(
             result |= metrics
         if out is not None:
             measured = metrics or _fast_metrics(fitted, store)
-            page = _write_report(out, model, fitted, loaded, explanations, measured, used_in)
+            indices = _edited_graphs(len(explanations), changes)
+            found_changes = find_counterfactuals(fitted, checked, explanations, indices=indices)
+            page = _write_report(
+                *(out, model, fitted, loaded, explanations, measured, used_in),
+                cards=cards,
+                counterfactuals=dict(zip(indices, found_changes, strict=True)),
+            )
             result["report"] = str(page)
     if as_json:
         print_json(result)
@@ -457,6 +464,9 @@ def _write_report(
     explanations: StoreExplanation,
     metrics: dict[str, Any],
     used_in: Sequence[str | None] | None,
+    *,
+    cards: CapsuleCards | None,
+    counterfactuals: Mapping[int, Counterfactuals],
 ) -> Path:
     from graphcaps.cli.training_files import TrainingFiles
     from graphcaps.explanation.report import write_report
@@ -473,8 +483,21 @@ def _write_report(
         title=f"{model.stem} on {store.name}",
         used_in=used_in,
         ids=_page_ids(loaded),
+        cards=cards,
+        counterfactuals=counterfactuals,
     )
     return page
+
+
+def _edited_graphs(graphs: int, every: bool) -> list[int]:
+    """Graphs whose counterfactuals the page shows: all, or at most 300 at even distances."""
+    if every or graphs <= _MAX_EDITED:
+        return list(range(graphs))
+    note(
+        f"Counterfactuals are searched for {_MAX_EDITED} of {graphs:,} graphs, evenly spaced; "
+        "--counterfactuals searches those of all."
+    )
+    return [round(index * (graphs - 1) / (_MAX_EDITED - 1)) for index in range(_MAX_EDITED)]
 
 
 # Printing

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphcaps.explanation.capsule_description import CapsuleCard, CapsuleCards, TypicalGroup, capsule_cards
-from graphcaps.explanation.counterfactual_search import Counterfactual, Counterfactuals, counterfactuals
+from graphcaps.explanation.counterfactual import Counterfactual, Counterfactuals
+from graphcaps.explanation.counterfactual_search import counterfactuals, find_counterfactuals
 from graphcaps.explanation.explainer import explain, explain_store
 from graphcaps.explanation.explanation import ExplainedLevel, Explanation, StoreExplanation
 from graphcaps.explanation.partition_drawing import draw_parts
@@ -41,6 +42,7 @@ __all__ = [
     "explain",
     "explain_store",
     "explanation_stability",
+    "find_counterfactuals",
 ]
 
 

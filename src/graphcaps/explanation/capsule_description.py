@@ -171,6 +171,7 @@ class _NodeFacts:
     def __init__(self, explanations: StoreExplanationData, store: GraphStore | None) -> None:
         N, labels = len(explanations.node_scores), explanations.node_labels
         self.edges = edge_rows(explanations)
+        self.noun = "atom" if molecules_known(explanations, store) else "node"
         self.names: list[str] = []
         self.nodes = np.zeros(N, np.int64)
         if labels is not None and labels.size(-1):
@@ -291,7 +292,7 @@ def _typical_group(
         graphs=len(graphs),
         nodes=len(first),
         edges=ends.shape[1],
-        shape=describe_shape(len(first), np.searchsorted(first, ends)),
+        shape=describe_shape(len(first), np.searchsorted(first, ends), facts.noun),
         labels=" ".join(f"{word}{count if count > 1 else ''}" for word, count in sorted(words.items())),
         smarts=None,
         name="",

@@ -12,8 +12,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, get_args
 
@@ -26,6 +26,7 @@ from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.explanation.counterfactual import Counterfactual, Counterfactuals
 from graphcaps.explanation.explainer import class_probabilities, explain_store
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.graph_edits import Edit, EditKind, edit_graph
@@ -33,7 +34,7 @@ from graphcaps.explanation.model_inputs import FittedClassifier, encode_for_mode
 from graphcaps.explanation.molecule_drawings import build_molecule, molecule_binary
 from graphcaps.explanation.node_groups import find_groups
 
-__all__ = ["Counterfactual", "Counterfactuals", "counterfactuals", "find_counterfactuals"]
+__all__ = ["counterfactuals", "find_counterfactuals"]
 
 MAX_RESULTS = 3
 """Number of counterfactuals of a graph."""
@@ -46,96 +47,6 @@ _PURPOSE = "Editing molecules"
 
 Groups = dict[tuple[int, ...], tuple[tuple[int, int], ...]]
 """Level and capsule of the groups that make up a set of nodes, by the set; levels count from 1."""
-
-
-@dataclass(frozen=True)
-class Counterfactual:
-    """An edit of a graph that changes the class that the model predicts.
-
-    Args:
-        kind (str): ``"removal"`` or ``"replacement"`` of the nodes.
-        nodes (tuple): The nodes, ascending, counted from 0.
-        groups (tuple): Level, counted from 1, and capsule, counted from 0, of the group; two pairs if two groups change
-            together, or if the nodes are in two groups.
-        whole (bool): Whether the nodes are whole groups, and not a part of them.
-        replaced_by (str): What takes the place of the nodes; "" for a removal.
-        predicted (int): Class of the edited graph.
-        class_name (str): Its name.
-        probability (float): Its probability.
-        smiles (str, optional): The edited molecule, for molecules read from SMILES.
-    """
-
-    kind: EditKind
-    nodes: tuple[int, ...]
-    groups: tuple[tuple[int, int], ...]
-    whole: bool
-    replaced_by: str
-    predicted: int
-    class_name: str
-    probability: float
-    smiles: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; nodes and capsules are counted from 1, as on the command line."""
-        return {
-            "kind": self.kind,
-            "nodes": [node + 1 for node in self.nodes],
-            "groups": [{"level": level, "capsule": capsule + 1} for level, capsule in self.groups],
-            "whole_groups": self.whole,
-            "replaced_by": self.replaced_by or None,
-            "class": self.class_name,
-            "probability": float(f"{self.probability:.6g}"),
-            "smiles": self.smiles,
-        }
-
-
-@dataclass(frozen=True)
-class Counterfactuals:
-    """The counterfactuals of one graph, smallest first.
-
-    Args:
-        found (tuple): At most three, each of another set of nodes and with another molecule as result: fewest nodes
-            first, then the highest probability.
-        edits (int): Number of edited graphs that the model classified.
-        invalid (int): Number of edits that give no valid molecule, or labels that no training graph has.
-        note (str): Why nothing could be edited, in a sentence; else "".
-    """
-
-    found: tuple[Counterfactual, ...]
-    edits: int
-    invalid: int
-    note: str = ""
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-    def __iter__(self) -> Iterator[Counterfactual]:
-        return iter(self.found)
-
-    def __getitem__(self, index: int) -> Counterfactual:
-        return self.found[index]
-
-    @property
-    def sentence(self) -> str:
-        """How many edits were tried, and what came of them."""
-        if self.note:
-            return self.note
-        invalid = f"; {self.invalid} more give no valid molecule, or unseen labels" if self.invalid else ""
-        tried = f"{self.edits} edit{'' if self.edits == 1 else 's'}"
-        return (
-            f"{tried} classified by the model{invalid}."
-            if self.found
-            else f"No counterfactual: none of {tried} changes the class{invalid}."
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values: ``found``, ``edits``, ``invalid``."""
-        return {
-            "found": [one.as_dict() for one in self.found],
-            "edits": self.edits,
-            "invalid": self.invalid,
-            "note": self.note or None,
-        }
 
 
 def counterfactuals(model: FittedClassifier, graph: Any) -> Counterfactuals:
@@ -373,17 +284,19 @@ def _classify(model: FittedClassifier, chunk: Sequence[tuple[_Search, list[Edit]
     stores = []
     for search, edits in others:
         store = search.edited(edits)
-        valid = list(range(len(edits))) if search.dataset is None else _valid_molecules(search, store)
+        valid = (
+            dict.fromkeys(range(len(edits))) if search.dataset is None else _valid_molecules(search, store)
+        )
         search.invalid += len(edits) - len(valid)
         if valid:
-            stores.append(store[valid])
-            plain += [(search, edits[index], None) for index in valid]
+            stores.append(store[list(valid)])
+            plain += [(search, edits[index], smiles) for index, smiles in valid.items()]
     if stores:
         _record(model, concat_stores(stores), plain, number)
 
 
-def _valid_molecules(search: _Search, store: GraphStore) -> list[int]:
-    """Indices of the copies of a molecule without SMILES that are valid molecules."""
+def _valid_molecules(search: _Search, store: GraphStore) -> dict[int, str | None]:
+    """SMILES of the copies of a molecule without SMILES that are valid molecules, by their index."""
     dataset = search.dataset
     assert dataset is not None
     every = [search.own, *(store[index] for index in range(len(store)))]
@@ -391,13 +304,13 @@ def _valid_molecules(search: _Search, store: GraphStore) -> list[int]:
     before, *answers = call_rdkit("check-valences", binaries, purpose=_PURPOSE)
     if before.problem:
         search.note = "No counterfactuals: RDKit finds impossible valences in this molecule as it is."
-        return []
+        return {}
     pieces = before.texts[0].count(".")
-    return [
-        index
+    return {
+        index: answer.texts[0]
         for index, answer in enumerate(answers)
         if not answer.problem and answer.texts[0].count(".") <= pieces and answer.texts[0] != before.texts[0]
-    ]
+    }
 
 
 def _record(

@@ -18,7 +18,7 @@ from graphcaps.explanation.graph_drawing import (
     normalise_scores,
     save_figure,
 )
-from graphcaps.explanation.graph_layout import layout_nodes
+from graphcaps.explanation.graph_layout import layout_nodes, separate_discs
 from graphcaps.explanation.molecule_drawings import can_draw_molecule, draw_explained_molecule
 from graphcaps.explanation.palette import AGAINST, WHITE, capsule_colour, score_colour, text_colour
 
@@ -87,25 +87,40 @@ def _title(explanation: ExplanationData) -> str:
 
 # ---------------------------------------------------------------------- parts
 def _draw_parts(explanation: ExplanationData) -> Any:
+    """The graph and its coarse graph side by side; with several levels a column of both for each."""
     hidden = explanation.levels[:-1]
-    figure = new_figure(6.2 + 3.6 * len(hidden), 4.9)
-    axes = figure.subplots(1, 1 + len(hidden), width_ratios=[1.6] + [1.0] * len(hidden), squeeze=False)[0]
     positions = layout_nodes(explanation.num_nodes, explanation.edges.numpy())
-    capsule = hidden[0].capsule.numpy()
-    masses = flow_masses(explanation)
-    _draw_nodes(axes[0], explanation, positions, capsule)
-    axes[0].set_title("Nodes, coloured and numbered by capsule", fontsize=10)
-    for number, (axis, level) in enumerate(zip(axes[1:], hidden, strict=True), start=1):
-        _draw_coarse(axis, level, masses[number])
-        of = f" of level {number}" if len(hidden) > 1 else ""
-        axis.set_title(f"Coarse graph{of}\nsize: share of the graph", fontsize=10)
-    counts = np.bincount(capsule, minlength=hidden[0].lengths.numel())
-    caption = "Nodes per capsule: " + ", ".join(f"{j + 1}: {count}" for j, count in enumerate(counts))
+    masses, capsules = flow_masses(explanation), node_paths(explanation)
+    if len(hidden) == 1:
+        figure = new_figure(9.8, 4.9)
+        axes = figure.subplots(1, 2, width_ratios=[1.6, 1.0], squeeze=False).T
+    else:
+        figure = new_figure(5.2 * len(hidden), 8.6)
+        axes = figure.subplots(2, len(hidden), squeeze=False)
+    for number, (level, capsule) in enumerate(zip(hidden, capsules, strict=True)):
+        above, below = axes[:, number]
+        of = f" of level {number + 1}" if len(hidden) > 1 else ""
+        _draw_nodes(above, explanation, positions, capsule)
+        above.set_title(f"Nodes, coloured and numbered by capsule{of}", fontsize=10)
+        _draw_coarse(below, level, masses[number + 1], positions, capsule)
+        below.set_title(f"Coarse graph{of}\nsize: share of the graph", fontsize=10)
+    counts = np.bincount(capsules[0], minlength=hidden[0].lengths.numel())
+    listed = ", ".join(f"{j + 1}: {count}" for j, count in enumerate(counts) if count)
+    caption = f"Nodes per capsule{' of level 1' if len(hidden) > 1 else ''}: {listed}"
     if counts.max() == explanation.num_nodes > 1:  # one colour carries no information
         caption += ". All nodes share one capsule; use kind='scores' to see which nodes support the class."
     figure.text(0.012, 0.015, caption, ha="left", va="bottom", fontsize=8.5, color="#444444")
-    figure.subplots_adjust(left=0.01, right=0.99, top=0.84, bottom=0.06, wspace=0.02)
+    top = 0.84 if len(hidden) == 1 else 0.9
+    figure.subplots_adjust(left=0.01, right=0.99, top=top, bottom=0.06, wspace=0.02, hspace=0.16)
     return figure
+
+
+def node_paths(explanation: ExplanationData) -> list[np.ndarray]:
+    """For each level below the classes, the capsule that each node leads to by its largest coefficients, ``[n]``."""
+    paths = [explanation.levels[0].capsule.numpy()]
+    for level in explanation.levels[1:-1]:
+        paths.append(level.capsule.numpy()[paths[-1]])
+    return paths
 
 
 def _draw_nodes(
@@ -126,29 +141,44 @@ def _draw_nodes(
     draw_graph(axis, positions, explanation.edges.numpy(), mixed, texts)
 
 
-def _draw_coarse(axis: Any, level: ExplainedLevel, masses: np.ndarray) -> None:
-    """Capsules on a circle; line widths show the coarse adjacency, sizes the share of the graph."""
-    J = level.lengths.numel()
-    angle = np.pi / 2 - 2 * np.pi * np.arange(J) / J
-    positions = 0.78 * np.stack([np.cos(angle), np.sin(angle)], 1) if J > 1 else np.zeros((1, 2))
+def _draw_coarse(
+    axis: Any, level: ExplainedLevel, masses: np.ndarray, nodes: np.ndarray, capsule: np.ndarray
+) -> None:
+    """Capsules with nodes at the centres of these; line widths show the coarse adjacency, sizes the share of the graph.
+
+    Args:
+        axis: Where to draw.
+        level (ExplainedLevel): The level.
+        masses (ndarray): Share of the graph of each capsule, ``[J]``.
+        nodes (ndarray): Positions of the nodes, ``[n, 2]``.
+        capsule (ndarray): Capsule of each node, ``[n]``.
+    """
+    used = np.unique(capsule)
+    J = len(used)
+    masses = masses[used]
+    largest = 900 if J <= 6 else 900 * (6 / J) ** 1.4
+    sizes = np.maximum(110, largest * masses / max(float(masses.max()), 1e-30))
+    # Areas in square points on an axis of about 3.6 inches, 2.2 units wide.
+    radii = np.sqrt(sizes / np.pi) / 72 * (2.2 / 3.6)
+    centres = np.stack([nodes[capsule == j].mean(0) for j in used])
+    centres = centres - (centres.min(0) + centres.max(0)) / 2
+    positions = separate_discs(0.75 * centres / max(float(np.abs(centres).max()), 1e-9), radii)
     if level.adjacency is not None:
-        weight = level.adjacency.double().numpy() * (1 - np.eye(J))
+        weight = level.adjacency.double().numpy()[np.ix_(used, used)] * (1 - np.eye(J))
         weight = weight / max(float(weight.max()), 1e-30)
         for a, b in zip(*np.triu_indices(J, 1), strict=True):
             if weight[a, b] > 0.03:
                 width, alpha = 0.5 + 5 * weight[a, b], 0.3 + 0.5 * weight[a, b]
                 axis.plot(*positions[[a, b]].T, color="#9AA3AC", linewidth=width, alpha=alpha, zorder=1)
-    largest = 900 if J <= 6 else 900 * (6 / J) ** 1.4
-    sizes = np.maximum(110, largest * masses / max(float(masses.max()), 1e-30))
     axis.scatter(
         *positions.T,
         s=sizes,
-        c=[capsule_colour(j) for j in range(J)],
+        c=[capsule_colour(j) for j in used],
         edgecolors="#333333",
         linewidths=0.7,
         zorder=2,
     )
-    for j, (x, y) in enumerate(positions):
+    for j, (x, y) in zip(used, positions, strict=True):
         axis.text(
             x,
             y,

@@ -10,7 +10,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.spatial import cKDTree
 
-__all__ = ["MAX_KAMADA_KAWAI_NODES", "layout_nodes"]
+__all__ = ["MAX_KAMADA_KAWAI_NODES", "layout_nodes", "separate_discs"]
 
 MAX_KAMADA_KAWAI_NODES = 200
 """Largest graph that Kamada and Kawai's layout is used for; it takes cubic time in the number of nodes."""
@@ -144,3 +144,34 @@ def _place(members: list[np.ndarray], boxes: list[np.ndarray]) -> np.ndarray:
         x += float(sizes[index][0])
         row_height = max(row_height, float(sizes[index][1]))
     return positions
+
+
+def separate_discs(centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """Moves discs apart until none overlaps another, then inside the square from −1 to 1.
+
+    Args:
+        centres (ndarray): Centres of K discs, ``[K, 2]``.
+        radii (ndarray): Their radii, ``[K]``.
+
+    Returns:
+        ndarray: New centres, ``[K, 2]``.
+    """
+    points = centres.astype(float).copy()
+    count = len(points)
+    for _ in range(100):
+        moved = False
+        for a in range(count):
+            for b in range(a + 1, count):
+                step = points[b] - points[a]
+                if not step.any():
+                    step = np.array([np.cos(a + 1.0), np.sin(a + 1.0)]) * 1e-6
+                distance, least = float(np.hypot(*step)), 1.1 * float(radii[a] + radii[b])
+                if distance < least * (1 - 1e-9):
+                    push = (least - distance) / 2 / distance * step
+                    points[a] -= push
+                    points[b] += push
+                    moved = True
+        points = points.clip(radii[:, None] - 1, 1 - radii[:, None])
+        if not moved:
+            break
+    return points

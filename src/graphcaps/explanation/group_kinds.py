@@ -122,17 +122,18 @@ def _isomorphic(one: nx.Graph, other: nx.Graph) -> bool:
     return bool(nx.is_isomorphic(one, other, node_match=same_node, edge_match=same_edge))
 
 
-def describe_shape(num_nodes: int, edges: np.ndarray) -> str:
+def describe_shape(num_nodes: int, edges: np.ndarray, noun: str = "node") -> str:
     """The shape of a connected group in words: ``"ring of 6"``, ``"path of 3"``, ``"7 nodes, 9 edges"``.
 
     Args:
         num_nodes (int): Number of nodes.
         edges (ndarray): Ends of the edges, ``[2, E]``, from 0.
+        noun (str): What a node is called. (default: ``"node"``)
     """
     degrees = np.bincount(edges.reshape(-1), minlength=num_nodes) if edges.size else np.zeros(num_nodes, int)
     E, largest = edges.shape[1], int(degrees.max(initial=0))
     if num_nodes == 1:
-        return "single node"
+        return f"single {noun}"
     if num_nodes == 2:
         return "pair"
     if num_nodes - 1 == E:
@@ -143,4 +144,4 @@ def describe_shape(num_nodes: int, edges: np.ndarray) -> str:
         return f"clique of {num_nodes}" if num_nodes > 3 else "triangle"
     if num_nodes == E and largest == 2:
         return f"ring of {num_nodes}"
-    return f"{num_nodes} nodes, {E} edges"
+    return f"{num_nodes} {noun}s, {E} {'bonds' if noun == 'atom' else 'edges'}"

@@ -13,8 +13,9 @@ from graphcaps.data.coercion import concat_stores
 from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation import explain_store
+from graphcaps.explanation import explain_store, find_counterfactuals
 from graphcaps.explanation.explanation import StoreExplanation
+from graphcaps.explanation.report.card_values import counterfactual_values
 from graphcaps.explanation.report.molecule_columns import molecule_columns
 from graphcaps.explanation.report.report_data import explanation_columns, pack_block, smallest_type
 from graphcaps.inference.fitted_model import FittedModel
@@ -26,6 +27,9 @@ from graphcaps.serve.request_graphs import RequestGraph
 __all__ = ["Task", "describe_model", "predict_requests", "respond"]
 
 Task = Literal["predict", "explain", "page"]
+
+_MAX_EDITED, _MAX_EDITED_NODES = 20, 2_000
+"""Graphs and nodes of a request up to which the explorer page shows counterfactuals."""
 
 
 def respond(
@@ -68,7 +72,9 @@ def respond(
         raise ArgumentError("explain", "target", f"be one of the classes {listed}", f"'{target[:60]}'")
     explanation = explain_store(fitted, checked, target=target)
     if task == "page":
-        block = _page_block(explanation, graphs, predicted) if checked.store.num_nodes else None
+        block = (
+            _page_block(fitted, checked, explanation, graphs, predicted) if checked.store.num_nodes else None
+        )
         return response | {"predictions": rows, "block": block}
     explained = {index: explanation[place].as_dict() for place, index in enumerate(predicted)}
     missing = dict.fromkeys(explained[predicted[0]])  # the same fields for a graph without an explanation
@@ -153,10 +159,18 @@ def _join(graphs: Sequence[RequestGraph]) -> CheckedGraphs:
     return CheckedGraphs(concat_stores(stores), errors={}, unseen={}, owner="predict")
 
 
-def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], indices: Sequence[int]) -> str:
+def _page_block(
+    fitted: FittedModel,
+    checked: CheckedGraphs,
+    explanation: StoreExplanation,
+    graphs: Sequence[RequestGraph],
+    indices: Sequence[int],
+) -> str:
     """The data block that the scripts of the explorer page draw: graphs with nodes.
 
     Args:
+        fitted (FittedModel): The model.
+        checked (CheckedGraphs): The graphs that have a class.
         explanation (StoreExplanation): Explanation of the graphs that have a class.
         graphs (sequence): All graphs of the request.
         indices (sequence): Index in ``graphs`` of each explained graph.
@@ -166,6 +180,11 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
     columns, levels = explanation_columns(explanation, drawn, weights=range(1, last + 1))
     columns["number"] = np.asarray(indices, dtype=np.uint32)[drawn]
     explained = [graphs[indices[place]] for place in drawn.tolist()]
+    changes = {}
+    if len(drawn) <= _MAX_EDITED and checked.store.num_nodes <= _MAX_EDITED_NODES:
+        edited = drawn.tolist()
+        found = find_counterfactuals(fitted, checked, explanation, indices=edited)
+        changes = dict(zip(edited, found, strict=True))
     meta = {
         "classes": list(explanation.class_names),
         "members": 1 if explanation.member_predicted is None else len(explanation.member_predicted),
@@ -177,6 +196,7 @@ def _page_block(explanation: StoreExplanation, graphs: Sequence[RequestGraph], i
         if explanation.smiles is None
         else [explanation.smiles[place] for place in drawn.tolist()],
         "molecules": all(graph.is_molecule for graph in explained),
+        "counterfactuals": counterfactual_values(changes, drawn),
     }
     geometry, atoms = molecule_columns(explanation, None, drawn)
     columns |= geometry

@@ -21,8 +21,11 @@ from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.datasets.kind_names import kind_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
+from graphcaps.explanation.capsule_description import CapsuleCards, capsule_cards
+from graphcaps.explanation.counterfactual import Counterfactuals
 from graphcaps.explanation.explanation_data import ExplanationData, StoreExplanationData
 from graphcaps.explanation.palette import palette_css, palette_script
+from graphcaps.explanation.report.card_values import card_values, counterfactual_values
 from graphcaps.explanation.report.molecule_columns import molecule_columns
 from graphcaps.explanation.report.report_data import (
     Columns,
@@ -59,6 +62,9 @@ SCRIPTS = (
         "molecule_view",
         "graph_view",
         "coarse_view",
+        "tree_view",
+        "counterfactuals_view",
+        "cards_view",
     ),
     *("flow_view", "chips", "tools", "node_tables", "axes", "quality", "metrics", "explorer", "main"),
 )
@@ -133,6 +139,8 @@ def write_report(
     title: str = "",
     used_in: Sequence[str | None] | None = None,
     ids: Sequence[str] | None = None,
+    cards: CapsuleCards | None = None,
+    counterfactuals: Mapping[int, Counterfactuals] | None = None,
 ) -> Path:
     """Writes ``index.html`` into a folder, which is created if it does not exist.
 
@@ -152,6 +160,9 @@ def write_report(
             :meth:`graphcaps.FittedModel.used_in` gives it. The figures on top of the page are those of graphs that did
             not train the model. (default: unknown)
         ids (sequence, optional): Name of each graph. (default: its number)
+        cards (CapsuleCards, optional): What each capsule stands for. (default: computed here)
+        counterfactuals (mapping, optional): Counterfactuals of some graphs, by their index, from
+            :func:`graphcaps.explanation.find_counterfactuals`. (default: none)
 
     Returns:
         Path: The file written.
@@ -168,7 +179,16 @@ def write_report(
     folder = Path(folder)
     meta = describe(fitted, store.name, explanations, used_in, history)
     meta["metrics"] = metric_tables(metrics)
-    page = _page(title or store.name, meta, explanations, store, used_in=used_in, ids=ids)
+    page = _page(
+        title or store.name,
+        meta,
+        explanations,
+        store,
+        used_in=used_in,
+        ids=ids,
+        cards=capsule_cards(explanations, store) if cards is None else cards,
+        counterfactuals=counterfactuals,
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -217,6 +237,8 @@ def _page(
     *,
     used_in: Sequence[str | None] | None = None,
     ids: Sequence[str] | None = None,
+    cards: CapsuleCards | None = None,
+    counterfactuals: Mapping[int, Counterfactuals] | None = None,
     first: int = 0,
 ) -> str:
     last = len(explanations.iterations[0]) - 1
@@ -237,6 +259,8 @@ def _page(
             if explanations.smiles is None
             else [explanations.smiles[graph] for graph in graphs.tolist()],
             "iterations": last + 1,
+            "cards": None if cards is None else card_values(cards, graphs),
+            "counterfactuals": counterfactual_values(counterfactuals or {}, graphs),
             "foot": _foot(explanations, graphs, iterations),
         }  # fmt: skip
         block = pack_block(header, columns)

@@ -1,5 +1,7 @@
 // The explorer: holds the state and redraws what depends on a changed part of it.
 
+const LARGE = 1500; // nodes above which the capsules are drawn first
+
 class Explorer {
   constructor(graphs) {
     this.graphs = graphs;
@@ -80,7 +82,7 @@ class Explorer {
   changed(key) {
     if (this.state.graph < 0) return;
     // The ends of bonds depend on the text of their atoms.
-    if ((key === "names" && !this.view.molecule) || key === "faded") this.view.paint(this.state);
+    if (this.view.nodes.length && ((key === "names" && !this.view.molecule) || key === "faded")) this.view.paint(this.state);
     else this.render();
     if (key === "iteration") byId("hint").textContent = this.state.iteration === 0 ? "In the first iteration all routing coefficients are equal." : "";
   }
@@ -89,28 +91,58 @@ class Explorer {
     const { graphs, state } = this;
     const lit = (capsule) => this.light(capsule);
     const titles = { capsule: "Nodes, coloured by capsule", score: "Nodes and edges, coloured by score", label: "Nodes, coloured by label", planted: `Nodes, coloured by ${graphs.meta.planted?.title.toLowerCase()}` };
-    const hidden = graphs.levels.slice(0, -1);
+    const hidden = graphs.levels.slice(0, -1), n = graphs.sizeOf(state.graph);
+    const isLarge = n > LARGE && this.drawn !== state.graph;
+    if (isLarge) this.view.nodes = [];
+    const layoutOf = n > LARGE ? null : (graph) => this.view.layoutOf(graph);
+    const coarse = (level) => coarseView(graphs, state, level, lit, layoutOf);
     const left = [
-      card(titles[state.colour], null, this.view.draw(state)),
+      isLarge ? this.largeCard(coarse(hidden.length - 1)) : card(titles[state.colour], null, this.view.draw(state)),
+      hidden.length > 1 ? card("Parts of parts", "Open a capsule to see the capsules of the level below that lead to it, and at last its nodes.", treeView(graphs, state, { light: lit, layoutOf })) : null,
+      counterfactualsCard(graphs, state, (nodes) => this.lightNodes(nodes)),
       card("From nodes to classes", "Contributions of capsules to the class scores; those to a class add up to its length.", ...flowCard(graphs, state, lit)),
     ];
     const right = [
       ...hidden.map((_, level) =>
-        card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: coarse adjacency.", coarseView(graphs, state, level, lit))),
+        card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: coarse adjacency.", coarse(level))),
       card("Class capsules", "Length and probability.", classBars(graphs, state, lit)),
       card(`Scores for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the node scores of each capsule.", scoreBars(graphs, state, lit), sideLegend()),
     ];
-    clear(byId("panels"), make("div", { class: "stack" }, left), make("div", { class: "stack" }, right));
+    clear(byId("panels"), make("div", { class: "stack" }, left.filter(Boolean)), make("div", { class: "stack" }, right));
     this.chips.show();
     this.tables.refresh();
     if (state.pinned) this.light(state.pinned);
+  }
+
+  // The first view of a graph with many nodes: its capsules, and a button for all nodes.
+  largeCard(drawing) {
+    const n = this.graphs.sizeOf(this.state.graph);
+    const button = make("button", { type: "button", id: "draw-all", onclick: () => {
+      this.drawn = this.state.graph;
+      this.render();
+      byId("graph-title").focus();
+    } }, `Draw all ${plural(n, "node")}`);
+    return card("Capsules", `The graph has ${plural(n, "node")}; its capsules stand for them.`, drawing, button);
+  }
+
+  lightNodes(nodes) {
+    if (nodes) this.view.lightNodes(nodes);
+    else this.light(null);
+  }
+
+  // Opens a graph that may be outside the current filters.
+  goTo(graph) {
+    if (!this.list.shown.includes(graph)) this.filters.reset();
+    this.list.choose(this.list.shown.indexOf(graph));
+    byId("graph-title").focus();
   }
 
   // Highlights the nodes of a capsule; without one, those of the pinned capsule, if any.
   light(lit) {
     const { state } = this;
     const target = lit ?? state.pinned;
-    const count = this.view.light(state, target);
+    const drawn = this.view.light(state, target);
+    const count = target && !this.view.nodes.length ? countTops(this.graphs.path(state.graph, target.level, state.iteration), this.graphs.levels[target.level].capsules)[target.capsule] : drawn;
     for (const element of byId("panels").querySelectorAll("[data-capsule]")) {
       const same = target && Number(element.dataset.level) === target.level && Number(element.dataset.capsule) === target.capsule;
       element.classList.toggle("lit", Boolean(same));

@@ -8,6 +8,7 @@ class GraphView {
     this.graphs = graphs;
     this.onNode = onNode;
     this.layouts = new Map();
+    this.nodes = []; // of the drawing, if there is one
   }
 
   layoutOf(graph) {
@@ -123,17 +124,20 @@ class GraphView {
     return tops ? String(tops[node] + 1) : "";
   }
 
-  // Highlights the nodes of a capsule and dims the others; null removes the highlight.
+  // Highlights the nodes of a capsule and dims the others; null removes the highlight. Returns the number of nodes.
   light(state, lit) {
     const tops = lit ? this.graphs.path(state.graph, lit.level, state.iteration) : null;
+    if (!tops) { this.lightNodes(null); return 0; }
+    const nodes = new Set();
+    tops.forEach((capsule, node) => { if (capsule === lit.capsule) nodes.add(node); });
+    this.lightNodes(nodes);
+    return nodes.size;
+  }
+
+  // Highlights a set of nodes; null removes the highlight.
+  lightNodes(nodes) {
     const svg = this.nodes[0]?.group.ownerSVGElement;
-    svg?.classList.toggle("some-lit", tops !== null);
-    let count = 0;
-    this.nodes.forEach(({ group }, node) => {
-      const on = tops !== null && tops[node] === lit.capsule;
-      count += on;
-      group.classList.toggle("lit", on);
-    });
-    return count;
+    svg?.classList.toggle("some-lit", nodes !== null);
+    this.nodes.forEach(({ group }, node) => group.classList.toggle("lit", nodes !== null && nodes.has(node)));
   }
 }

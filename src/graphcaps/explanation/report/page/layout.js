@@ -167,11 +167,11 @@ function layout(n, a, b) {
 }
 
 // Scales positions to a drawing of the given size.
-function fit({ x, y }, width, height, margin) {
+function fit({ x, y }, width, height, margin, largest = 64) {
   const all = Array.from(x.keys());
   const box = boxOf(all, x, y);
   const wide = box.right - box.left, tall = box.bottom - box.top;
-  const scale = Math.min((width - 2 * margin) / (wide || 1e-9), (height - 2 * margin) / (tall || 1e-9), 64);
+  const scale = Math.min((width - 2 * margin) / (wide || 1e-9), (height - 2 * margin) / (tall || 1e-9), largest);
   const dx = width / 2 - (scale * (box.left + box.right)) / 2;
   const dy = height / 2 - (scale * (box.top + box.bottom)) / 2;
   return { x: all.map((i) => scale * x[i] + dx), y: all.map((i) => scale * y[i] + dy), scale };

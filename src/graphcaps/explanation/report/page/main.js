@@ -20,6 +20,7 @@ async function start() {
     const graphs = await readData();
     showTop(graphs.meta);
     const explorer = new Explorer(graphs);
+    showCards(graphs, (graph) => explorer.goTo(graph));
     showQuality(graphs);
     showMetrics(graphs.meta);
     globalThis.graphcaps = { graphs, explorer };
