@@ -3,6 +3,7 @@
     python -m benchmarks.measure_comparison --sets MUTAG PTC_MR --models gin gfn --root FOLDER --device cuda \
         --budget 540 --done results/comparison --out OUT
     python -m benchmarks.measure_comparison --models classical --root FOLDER --device cpu --out OUT
+    python -m benchmarks.measure_comparison --models networks --seeds 3 --list
     python -m benchmarks.measure_comparison --merge OUT [OUT2 …]
     python -m benchmarks.measure_comparison --models hgcn --seeds 3 --adopt results/reproduction --root FOLDER
 
@@ -41,7 +42,7 @@ from graphcaps.evaluation import CrossValidation, Ledger, RecordKey, ResultsStor
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.record import PROTOCOLS, Protocol
 from graphcaps.evaluation.results_store import check_settings
-from graphcaps.models.lookup import is_classical
+from graphcaps.models.lookup import find_classical_model, is_classical
 from graphcaps.presets.model_presets import comparison_config
 from graphcaps.reproduction.published import paper_datasets, statistics
 from graphcaps.training.device import choose_device
@@ -97,8 +98,17 @@ def plan_cells(
                     for model in order
                     if seed == 1 or model in MORE_SEEDS
                     for protocol in protocols
+                    if seed == 1 or depends_on_seed(model, protocol)
                 ]
     return cells
+
+
+def depends_on_seed(model: str, protocol: Protocol) -> bool:
+    """Whether another seed gives another record: a kernel draws graphs to select on only without a validation fold."""
+    if not is_classical(model):
+        return True
+    kind = find_classical_model(model)
+    return kind.uses_seed or (protocol == "paper" and bool(kind.selected_options))
 
 
 class BudgetOver(Exception):
@@ -322,6 +332,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, help="in place of each model's own")
     parser.add_argument("--jobs", type=int, default=1, help="concurrent cells on a GPU")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    parser.add_argument(
+        "--list", action="store_true", help="print the cells without a record; measure nothing"
+    )
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="folders of cells to leave out")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--merge", type=Path, nargs="+", help="add these folders to --out; measure nothing")
@@ -360,15 +373,23 @@ def main(words: Sequence[str] | None = None) -> None:
         measurement.pack(always=True)
         print(f"{options.out}: {adopted} records adopted.", flush=True)
         return
+    if options.list:
+        print("\n".join(cell.title for cell in missing_cells(measurement, cells, options.done)))
+        return
     measure(measurement, cells, options.done, options.jobs)
 
 
-def measure(measurement: Measurement, cells: Sequence[Cell], done: Sequence[Path], jobs: int) -> None:
-    """Trains the cells that have no record, neither in the folder of the measurement nor in those of ``done``."""
+def missing_cells(measurement: Measurement, cells: Sequence[Cell], done: Sequence[Path]) -> list[Cell]:
+    """The cells that have no record, neither in the folder of the measurement nor in those of ``done``."""
     stores = [measurement.results, *(ResultsStore(folder) for folder in done)]
-    missing = [cell for cell in cells if not any(cell.key in store for store in stores)]
+    return [cell for cell in cells if not any(cell.key in store for store in stores)]
+
+
+def measure(measurement: Measurement, cells: Sequence[Cell], done: Sequence[Path], jobs: int) -> None:
+    """Trains the cells of :func:`missing_cells`."""
+    missing = missing_cells(measurement, cells, done)
     print(f"{len(missing)} of {len(cells)} cells to measure.", flush=True)
-    measurement.adopt_seeds(missing, stores[1:])
+    measurement.adopt_seeds(missing, [ResultsStore(folder) for folder in done])
     tasks = [partial(measurement.run, cell) for cell in missing]
     try:
         started = list(run_concurrently(tasks, jobs, choose_device(measurement.device)))

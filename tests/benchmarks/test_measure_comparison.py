@@ -31,6 +31,17 @@ def test_small_sets_and_telling_models_come_first_and_further_seeds_last() -> No
     assert {(cell.model, cell.seeds) for cell in cells[12:]} == {("hgcn", 2), ("gin", 2)}
 
 
+def test_further_seeds_that_would_change_nothing_are_left_out() -> None:
+    cells = plan_cells(["MUTAG"], ["wl-oa", "wl-forest", "gin"], 2, ["held-out", "paper"])
+    assert [(cell.model, cell.protocol) for cell in cells[6:]] == [
+        ("gin", "held-out"),
+        ("gin", "paper"),
+        ("wl-forest", "held-out"),
+        ("wl-forest", "paper"),
+        ("wl-oa", "paper"),
+    ]
+
+
 def run(out: Path, *words: str) -> None:
     main(["--sets", "planted-parts", "--models", "majority", "--out", str(out), *words])
 
@@ -41,6 +52,8 @@ def test_cells_are_measured_once_and_merged(tmp_path: Path, capsys: pytest.Captu
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["records.zip", "summary.csv"]
     run(tmp_path / "two", "--done", str(tmp_path / "one"))
     assert "0 of 2 cells to measure" in capsys.readouterr().out
+    run(tmp_path / "two", "--models", "majority", "gk", "--done", str(tmp_path / "one"), "--list")
+    assert capsys.readouterr().out == "planted-parts gk held-out seed 0\nplanted-parts gk paper seed 0\n"
     write_failures(
         tmp_path / "one", {"planted-parts, gin, held-out": "why", "planted-parts, majority, paper": "old"}
     )
