@@ -12,6 +12,7 @@ import pytest
 import torch
 
 # Imported only here: importing the fixture in a second conftest would start a second browser.
+from tests.browser.axe import axe_source  # noqa: F401
 from tests.browser.fixtures import browser, visit  # noqa: F401
 
 # Tests run in two processes on two cores.

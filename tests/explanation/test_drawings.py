@@ -172,3 +172,18 @@ def test_a_partition_of_the_wrong_length_is_refused(tmp_path: Path) -> None:
     ):
         draw_parts(tmp_path / "x.png", store, [0], {"capsule": torch.zeros(2)})
     assert not (tmp_path / "x.png").exists()
+
+
+def test_every_level_is_drawn_with_its_coarse_graph(tmp_path: Path) -> None:
+    store = make_store(2)
+    one = make_explanations(store, capsules=(5, 3))[0]
+    draw_explanation(one, tmp_path / "parts.svg", kind="parts")
+    text = (tmp_path / "parts.svg").read_text("utf-8")
+    low = one.levels[0].capsule.numpy()
+    high = one.levels[1].capsule.numpy()[low]
+    for level in (1, 2):
+        assert f"Coarse graph of level {level}" in text
+        assert f"Nodes, coloured and numbered by capsule of level {level}" in text
+    for number in range(5):
+        expected = sum((path == number).sum() + bool((path == number).any()) for path in (low, high))
+        assert len(re.findall(rf">{number + 1}</text>", text)) == expected

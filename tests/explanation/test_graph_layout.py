@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from graphcaps.explanation.graph_layout import MAX_KAMADA_KAWAI_NODES, layout_nodes
+from graphcaps.explanation.graph_layout import MAX_KAMADA_KAWAI_NODES, layout_nodes, separate_discs
 
 
 def edges_of(graph: nx.Graph) -> np.ndarray:
@@ -57,3 +57,13 @@ def test_five_thousand_nodes_take_seconds() -> None:
     positions = layout_nodes(5000, edges_of(nx.star_graph(4999)))
     assert time.process_time() - start < 15
     assert len(np.unique(positions.round(6), axis=0)) == 5000  # no node hides another
+
+
+def test_discs_are_moved_apart_inside_the_square() -> None:
+    radii = np.full(9, 0.15)
+    moved = separate_discs(np.zeros((9, 2)), radii)
+    distances = np.hypot(*(moved[:, None] - moved[None]).transpose(2, 0, 1)) + 2 * np.eye(9)
+    assert distances.min() >= 0.3
+    assert np.abs(moved).max() <= 0.85 + 1e-9
+    apart = np.array([[-0.5, 0.0], [0.5, 0.2]])
+    assert np.array_equal(separate_discs(apart, np.full(2, 0.1)), apart)

@@ -16,6 +16,7 @@ import networkx as nx
 import pytest
 
 from graphcaps.inference.fitted_model import FittedModel
+from tests.browser.axe import broken_rules
 from tests.serve.models import molecule_model, node_link, saved
 from tests.small_models import planted, small_model
 
@@ -111,6 +112,19 @@ def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) 
     page.focus("#list")
     page.keyboard.press("ArrowDown")
     assert page.text_content("#graph-title") == "CCCN"
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_no_rule_of_axe_is_broken(molecules: str, open_page: Any, axe_source: str, width: int) -> None:
+    page = open_page(molecules, width=width)
+    page.fill("#text", "c1ccccc1O\nCCCN")
+    page.click("#go")
+    wait_done(page)
+    page.wait_for_selector("svg.molecule")
+    assert page.locator(".card", has_text="Counterfactuals").count()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.wait_for_timeout(300)  # until the page has scrolled
+    assert broken_rules(page, axe_source) == []
 
 
 def test_files_are_chosen_and_dropped(address: str, open_page: Any, tmp_path: Path) -> None:

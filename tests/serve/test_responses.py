@@ -10,6 +10,7 @@ import pytest
 
 import graphcaps
 from graphcaps.errors import GraphcapsError
+from graphcaps.explanation import counterfactuals
 from graphcaps.explanation.explanation_data import NO_NODES_NOTE
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import NO_NODES
@@ -152,6 +153,8 @@ def test_the_page_block_has_the_graphs_that_were_read() -> None:
     assert meta["ids"] == ["c1ccccc1O", "CCN"]
     assert meta["labels"]["names"] == ["C", "N", "O"]
     assert np.bincount(columns["label"]).tolist() == [8, 1, 1]
+    expected = [counterfactuals(fitted, smiles) for smiles in meta["ids"]]
+    assert [entry["sentence"] for entry in meta["counterfactuals"]] == [one.sentence for one in expected]
 
 
 def test_a_model_without_capsules_predicts_and_does_not_explain() -> None:

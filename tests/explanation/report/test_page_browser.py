@@ -295,7 +295,7 @@ def test_the_headline_is_the_test_accuracy(visit: Any, overfitted: Path) -> None
     assert page.eval_on_selector_all("table.confusion tbody td.hit", total) == 0
     page.select_option("#set", label="Training graphs")
     assert page.eval_on_selector_all(cells, total) == 20
-    assert "training graphs" in page.text_content("#cards .card:first-child h4")
+    assert "training graphs" in page.text_content("#cards .card:first-child h3")
 
 
 def test_graphs_are_found_by_id_and_part(visit: Any, overfitted: Path) -> None:

@@ -67,6 +67,17 @@ def test_cards_show_use_classes_and_typical_groups(visit: Any, report: Path, exp
     assert "of level 2" in page.locator(".capsule-card").first.text_content()
 
 
+def test_capsules_beyond_the_first_six_are_shown_on_request(visit: Any, tmp_path: Path) -> None:
+    store = make_store(12)
+    explanations = make_explanations(store, capsules=(9,))
+    used = sum(card.groups > 0 for card in capsule_cards(explanations, store).cards)
+    assert used > 6
+    page = visit(write_report(tmp_path, FakeModel(store.class_names, {}), store, explanations))
+    assert page.locator(".capsule-card").count() == 6
+    page.get_by_role("button", name=f"Show all {used} capsules").click()
+    assert page.locator(".capsule-card").count() == used
+
+
 def test_parts_of_parts_are_opened_level_by_level(visit: Any, report: Path, explained: Any) -> None:
     one = explained[1][0]
     page = visit(report)

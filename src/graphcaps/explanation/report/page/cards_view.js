@@ -2,6 +2,7 @@
 
 const GROUP = { width: 200, height: 130, margin: 24 };
 const MAX_CLASS_BARS = 6;
+const MAX_CARDS = 6; // at first
 
 // A small drawing of a group of nodes of one graph, with stubs of the edges to the rest.
 function groupPicture(graphs, graph, nodes, colour, label) {
@@ -55,7 +56,7 @@ function groupFigure(graphs, { capsule }, group, open) {
   const words = `${title}: ${plural(group.count, "group")} in ${plural(group.graphs, "graph")}`;
   const image = group.example ? groupPicture(graphs, group.example[0], group.example[1], colourOf(capsule), words) : null;
   const link = group.example
-    ? make("button", { type: "button", class: "link", onclick: () => open(group.example[0]), "aria-label": `Show ${title} in ${graphs.nameOf(group.example[0])}` }, graphs.nameOf(group.example[0]))
+    ? make("button", { type: "button", class: "link", onclick: () => open(group.example[0]) }, [spoken(`Show ${title} in `), graphs.nameOf(group.example[0])])
     : null;
   return make("figure", {}, [
     image,
@@ -102,7 +103,13 @@ function showCards(graphs, open) {
     const entries = cards.cards.filter((entry) => entry.level === level + 1);
     const used = entries.filter((entry) => entry.groups).sort((p, q) => q.graph_share - p.graph_share || p.capsule - q.capsule);
     const empty = entries.filter((entry) => !entry.groups).map((entry) => entry.capsule + 1);
-    clear(byId("capsule-cards"), used.map((entry) => capsuleCard(graphs, entry, cards.classes, open)));
+    const drawn = (entries) => entries.map((entry) => capsuleCard(graphs, entry, cards.classes, open));
+    const more = make("button", { type: "button", onclick: () => {
+      const next = drawn(used.slice(MAX_CARDS));
+      more.replaceWith(...next);
+      next[0].querySelector("button, h3")?.focus();
+    } }, `Show all ${plural(used.length, "capsule")}`);
+    clear(byId("capsule-cards"), drawn(used.slice(0, MAX_CARDS)), used.length > MAX_CARDS ? more : null);
     byId("capsules-empty").textContent = empty.length ? `${plural(empty.length, "capsule")} without nodes: ${empty.join(", ")}.` : "";
   };
   clear(byId("capsules-level"), levels > 1 ? segments("Capsules of", "cards-level", Array.from({ length: levels }, (_, l) => [String(l), `Level ${l + 1}`]), "0", (value) => show(Number(value))) : null);

@@ -26,11 +26,10 @@ class Chips {
       const pinned = state.pinned?.level === capsule.level && state.pinned?.capsule === j;
       return make("button", {
         type: "button", class: count || state.iteration === 0 ? "chip" : "chip none", "data-capsule": j, "aria-pressed": pinned ? "true" : "false",
-        "aria-label": `Capsule ${j + 1}: ${state.iteration === 0 ? "uniform coefficients" : plural(count, "node")}`,
         onpointerenter: () => this.light(capsule), onpointerleave: () => this.light(null),
         onfocus: () => this.light(capsule), onblur: () => this.light(null),
         onclick: () => this.pin(pinned ? null : capsule),
-      }, [badge, text]);
+      }, [spoken("Capsule "), badge, spoken(": "), text, spoken(state.iteration === 0 ? " coefficients" : "")]);
     });
   }
 

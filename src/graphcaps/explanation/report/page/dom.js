@@ -39,9 +39,19 @@ function picture(width, height, label, children, name = "") {
   return draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, class: name }, children);
 }
 
+// Words for screen readers alone.
+function spoken(words) {
+  return words ? make("span", { class: "unseen" }, words) : null;
+}
+
+// A box with a title; "h3" directly below the title of a section of the page.
 function card(title, note, ...children) {
+  return titledCard("h4", title, note, ...children);
+}
+
+function titledCard(heading, title, note, ...children) {
   return make("section", { class: "card" }, [
-    make("h4", {}, title),
+    make(heading, { class: "card-title" }, title),
     note ? make("p", { class: "card-note" }, note) : null,
     ...children,
   ]);

@@ -65,15 +65,14 @@ class GraphList {
         "aria-selected": at === this.at ? "true" : "false",
         "aria-setsize": this.shown.length,
         "aria-posinset": at + 1,
-        "aria-label": `${this.graphs.nameOf(graph)}, ${size}, predicted ${name}, ${verdict}, ${confidence}`,
         "data-graph": graph,
         onclick: () => { this.choose(at); this.box.focus({ preventScroll: true }); },
       },
       [
-        make("span", { class: id === null ? "row-number" : "row-number named", title: id }, id ?? String(number)),
-        make("span", { class: "row-text" }, [make("span", { class: "row-class" }, name), make("small", {}, size)]),
-        make("span", { class: "row-sure" }, confidence),
-        make("span", { class: "row-mark", "aria-hidden": "true" }, right === null ? "" : right ? "✓" : "✗"),
+        make("span", { class: id === null ? "row-number" : "row-number named", title: id }, [spoken(id === null ? "Graph " : ""), id ?? String(number)]),
+        make("span", { class: "row-text" }, [make("span", { class: "row-class" }, [spoken(", predicted "), name]), make("small", {}, [spoken(", "), size])]),
+        make("span", { class: "row-sure" }, [spoken(", "), confidence]),
+        make("span", { class: "row-mark" }, [spoken(`, ${verdict}`), make("span", { "aria-hidden": "true" }, right === null ? "" : right ? "✓" : "✗")]),
       ],
     );
     row.style.top = `${at * ROW}px`;

@@ -14,7 +14,7 @@ function curveCard(history, bestEpoch, quantity, title, note, asText) {
   const last = series.map(([, text, points]) => `${text} ${asText(points[points.length - 1][1])}`).join(", ");
   const entries = series.map(([name, text]) => [name, text]);
   if (bestEpoch) entries.push(["kept", `selected epoch: ${bestEpoch}`]);
-  return card(title, note, axes.svg(`${title}. After the last epoch: ${last}.`), legend(entries));
+  return titledCard("h3", title, note, axes.svg(`${title}. After the last epoch: ${last}.`), legend(entries));
 }
 
 function confusionCard(graphs, { title, confusion }) {
@@ -29,7 +29,8 @@ function confusionCard(graphs, { title, confusion }) {
     return make("tr", {}, [make("th", { scope: "row" }, classes[trueClass]), ...cells, make("td", { class: "number total" }, total ? percent(row[trueClass] / total) : "–")]);
   });
   const head = make("tr", {}, [make("th", { scope: "col" }, "true class"), ...classes.map((name) => make("th", { scope: "col", class: "number" }, name)), make("th", { scope: "col", class: "number" }, "recall")]);
-  return card(
+  return titledCard(
+    "h3",
     `Confusion matrix: ${title.toLowerCase()}`,
     "Rows: true classes. Columns: predicted classes.",
     make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" },
@@ -50,7 +51,7 @@ function reliabilityCard(meta, { title, reliability: bins, ece, graphs: count })
     : `Expected calibration error ${percent(ece, 1)}: the mean difference of confidence and accuracy.`;
   const note = `${plural(count, "graph")} in ${plural(bins.length, "bin")} of about equal size. ${gap}`;
   const numbers = table("Reliability by bin", ["confidence", "accuracy", "graphs"], bins.map((bin) => [percent(bin.confidence, 1), percent(bin.accuracy, 1), String(bin.count)]), { numeric: [0, 1, 2] });
-  return card(`Reliability: ${title.toLowerCase()}`, note, axes.svg(`Reliability diagram. ${note}`), legend([["train", "this model"], ["ideal", "perfect calibration"]]),
+  return titledCard("h3", `Reliability: ${title.toLowerCase()}`, note, axes.svg(`Reliability diagram. ${note}`), legend([["train", "this model"], ["ideal", "perfect calibration"]]),
     make("details", {}, [make("summary", {}, "As a table"), numbers]));
 }
 
