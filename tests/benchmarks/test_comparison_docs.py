@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from benchmarks.measure_comparison import RESULTS, write_failures
 from benchmarks.pages import comparison
 from benchmarks.pages.build import PAGES, ROOT, problems
@@ -20,6 +21,7 @@ def build(root: Path) -> str:
     return comparison.page(root)
 
 
+@pytest.mark.slow
 def test_the_stored_page_is_current() -> None:
     comparison.comparison.cache_clear()
     for page in PAGES:
