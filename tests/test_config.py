@@ -12,6 +12,7 @@ import torch
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.presets import list_presets, load_preset
 from graphcaps.training.auto_config import resolve_config
 from tests.small_models import planted
 
@@ -249,3 +250,18 @@ def test_toml_that_python_cannot_parse_is_refused(value):
 def test_whole_numbers_are_read_as_floats():
     training = RunConfig.from_toml("[training]\nlearning_rate = 1\nweight_decay = 0").training
     assert (type(training.learning_rate), type(training.weight_decay)) == (float, float)
+
+
+@pytest.mark.parametrize("name", list_presets())
+def test_a_configuration_survives_toml(name):
+    config = load_preset(name)
+    text = config.to_toml("First line\n\nthird line")
+    assert text.startswith("# First line\n#\n# third line\n\n")
+    assert RunConfig.from_toml(text, config.source) == config
+
+
+def test_text_is_quoted_in_toml():
+    config = RunConfig(dataset='a "b"\\c', model_arguments={"trunk": None, "num_capsules": (4, 2)})
+    again = RunConfig.from_toml(config.to_toml(), "defaults")
+    assert again == replace(config, model_arguments={"num_capsules": (4, 2)})
+    assert again.to_toml() == config.to_toml()

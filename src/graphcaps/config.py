@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import tomllib
 from collections.abc import Collection, Mapping
@@ -207,6 +208,29 @@ class RunConfig:
             by_data=tuple(by_data),
         )
 
+    def to_toml(self, comment: str = "") -> str:
+        """The text of a TOML file that :meth:`from_toml` reads; values that are derived from the data are left out.
+
+        Args:
+            comment (str): Lines at the top of the file. (default: none)
+        """
+        values = self.as_dict()
+        lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+        lines += [""] if lines else []
+        lines += [f"dataset = {_toml(self.dataset)}"] if self.dataset else []
+        lines += [f"by_data = {_toml(list(self.by_data))}"] if self.by_data else []
+        for section in _SECTIONS:
+            table = {name: value for name, value in values[section].items() if name not in self.by_data}
+            lines += ["", f"[{section}]"]
+            for name, value in table.items():
+                if value is None and name in _OPTIONAL and section != "model":
+                    value = False
+                if (
+                    value is not None
+                ):  # TOML has no null; without a value, an option of a model has its default
+                    lines.append(f"{name} = {_toml(value)}")
+        return "\n".join(lines).lstrip("\n") + "\n"
+
     @classmethod
     def from_toml(cls, text: str, source: str = "configuration", datasets: Collection[str] = ()) -> RunConfig:
         """Reads the text of a TOML file.
@@ -286,6 +310,15 @@ def _section(kind: Any, values: Mapping[str, Any], source: str, section: str) ->
     cleaned = {name: None if value is False and name in _OPTIONAL else value
                for name, value in values.items()}  # fmt: skip
     return kind(**cleaned)
+
+
+def _toml(value: object) -> str:
+    """A value in TOML notation: text, number, true or false, or a list of them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _shown(value: object) -> str:
