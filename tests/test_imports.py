@@ -55,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 ALLOWED["bench"] = {*ALLOWED["reproduction"], "reproduction"}
 ALLOWED["comparison"] = {*ALLOWED["bench"], "explanation"}
+ALLOWED["search"] = {*ALLOWED["reproduction"], "explanation"} - {"reproduction"}
 LIBRARY = {*ALLOWED, "estimator", "serve", "testing"}
 ALLOWED |= dict.fromkeys(("estimator", "serve", "testing", "graphcaps"), LIBRARY)
 ALLOWED |= {"cli": {*LIBRARY, "graphcaps"}, "__main__": {"cli"}}

@@ -25,6 +25,7 @@ _NAMES = {
     "load": "graphcaps.inference.fitted_model",
     "load_dataset": "graphcaps.data",
     "stratified_folds": "graphcaps.data",
+    "tune": "graphcaps.search",
 }
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "ops",
     "stratified_folds",
     "testing",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from graphcaps.evaluation import Ledger, cross_validate
     from graphcaps.explanation import Explanation, explain
     from graphcaps.inference.fitted_model import FittedModel, load
+    from graphcaps.search import tune
 
 
 def __getattr__(name: str) -> Any:

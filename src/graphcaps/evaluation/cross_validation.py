@@ -81,6 +81,7 @@ __all__ = [
     "check_divisions",
     "check_joint_variants",
     "cross_validate",
+    "group_graphs",
 ]
 
 FOLDS_SEED = 12345  # the same folds for every model, seed and published result; plus the number of a division
@@ -514,7 +515,7 @@ class CrossValidation:
         """Splits of the training graphs of each fold with few validation graphs, and the fold of each split."""
         y = self.store.y
         assert y is not None
-        ids = None if self._groups is None else _resolve_grouping(self.store, self._groups).ids
+        ids = None if self._groups is None else group_graphs(self.store, self._groups).ids
         splits, fold_of = [], []
         for fold in range(self.folds.num_folds):
             parts = self.folds.held_out(fold)
@@ -795,7 +796,7 @@ def build_folds(
     if with_validation and type(folds) is int and folds < 3:
         expected = "be at least 3: one fold for testing and one for validation"
         raise ArgumentError("cross_validate", "folds", expected, folds)
-    grouping = None if groups is None else _resolve_grouping(store, groups)
+    grouping = None if groups is None else group_graphs(store, groups)
     ids = None if grouping is None else grouping.ids
     try:
         seed = FOLDS_SEED + division
@@ -821,8 +822,8 @@ def build_folds(
     return stratified, partition
 
 
-def _resolve_grouping(store: GraphStore, groups: Groups) -> Grouping:
-    """The group of each graph."""
+def group_graphs(store: GraphStore, groups: Groups) -> Grouping:
+    """The group of each graph, from what :func:`cross_validate` takes as ``groups``."""
     if isinstance(groups, Grouping):
         return groups
     if isinstance(groups, str | Path):

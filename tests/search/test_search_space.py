@@ -1,0 +1,126 @@
+"""Search spaces: the default one, files, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphcaps.config import RunConfig
+from graphcaps.errors import DataError
+from graphcaps.models.lookup import model_names
+from graphcaps.presets import load_preset
+from graphcaps.registry import Choices, Interval
+from graphcaps.search import SearchSpace, default_space, read_space, space_from_dict
+from graphcaps.training.auto_config import resolve_config
+from tests.small_models import planted
+
+SMALL = RunConfig(model_arguments={"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2})
+
+
+def test_the_default_space_has_numbers_of_the_training_and_searched_options() -> None:
+    config = resolve_config(load_preset("default"), planted())
+    space = default_space(config)
+    assert space.options["training.learning_rate"] == Interval(3e-4, 1e-2, log=True)
+    assert space.options["model.num_capsules"] == Choices(((5,), (10,), (20,), (10, 5)))
+    assert space.numbers("hgcn") == (
+        *("training.learning_rate", "training.halve_every", "training.weight_decay"),
+        *("training.reconstruction_weight", "model.dropout", "model.upper_margin", "model.lower_margin"),
+    )
+    assert space.shapes("hgcn") == (
+        *("model.capsule_dim", "model.num_capsules", "model.num_factors"),
+        *("model.routing_iterations", "model.context"),
+    )
+    # The configuration itself is one of the trials.
+    values = space.values_of(config)
+    assert values is not None
+    assert space.configure(config, values) == config.with_model(
+        upper_margin=0.9, lower_margin=0.1, context="none"
+    )
+
+
+@pytest.mark.parametrize("model", ["gin", "mincut", "capsgnn", "diffpool"])
+def test_every_network_has_a_default_space(model: str) -> None:
+    assert model in model_names()
+    space = default_space(RunConfig(model=model))
+    assert "training.learning_rate" in space.options
+    assert "model.dropout" in space.numbers(model)
+    assert ("training.reconstruction_weight" in space.options) == (model == "capsgnn")
+
+
+def test_options_that_the_configuration_excludes_are_left_out() -> None:
+    assert "model.context" not in default_space(SMALL.with_model(parts="blocks")).options
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "space.toml"
+    path.write_text(
+        "[training]\nlearning_rate = { low = 1e-4, high = 1e-2, log = true }\nbatch_size = [16, 32]\n"
+        "[model]\nnum_capsules = [[4], [8, 4]]\nrouting_iterations = { low = 1, high = 3 }\n"
+    )
+    space = read_space(path, "hgcn")
+    assert space.options == {
+        "training.learning_rate": Interval(1e-4, 1e-2, log=True),
+        "training.batch_size": Choices((16, 32)),
+        "model.num_capsules": Choices(((4,), (8, 4))),
+        "model.routing_iterations": Interval(1, 3),
+    }
+    assert space_from_dict(space.as_dict(), "hgcn").options == space.options
+    assert space.shapes("hgcn")[0] == "training.batch_size"
+    config = space.configure(SMALL, {"training.batch_size": 32, "model.num_capsules": (8, 4)})
+    assert (config.training.batch_size, config.model_arguments["num_capsules"]) == (32, (8, 4))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "space: the search space has no options"),
+        ({"training": {}}, "the search space has no options"),
+        ({"trainig": {"learning_rate": [1]}}, r"unknown table \[trainig\]. Did you mean 'training'?"),
+        ({"training": {"learning_rat": [1]}}, "unknown option 'learning_rat'.*Did you mean 'learning_rate'"),
+        ({"model": {"learning_rate": [1]}}, r"Did you mean 'learning_rate' in \[training\]"),
+        ({"training": {"epochs": [10, 20]}}, "training.epochs cannot be searched: set it with --epochs"),
+        ({"model": {"dropout": []}}, r"\[model\] dropout: expected at least one value, found an empty list"),
+        ({"model": {"dropout": [0.1, 0.1]}}, "expected different values"),
+        ({"model": {"dropout": 0.1}}, "expected a list of values, or { low = …, high = … }"),
+        ({"model": {"dropout": {"low": 0.1}}}, "a finite number under 'high', found none"),
+        ({"model": {"dropout": {"low": 0.5, "high": 0.1}}}, "'low' below 'high', 0.1, found 0.5"),
+        ({"model": {"dropout": {"low": 0.0, "high": 0.5, "log": True}}}, "'low' above 0 on a logarithmic"),
+        ({"model": {"dropout": {"low": 0.0, "high": 0.5, "logs": True}}}, "unknown key 'logs'.*'log'"),
+        ({"model": {"dropout": {"low": float("nan"), "high": 0.5}}}, "a finite number under 'low'"),
+    ],
+)
+def test_a_wrong_space_is_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        space_from_dict(values, "hgcn")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"model.dropout": Interval(0.0, 1.5)}, "model.dropout = 1.5 is refused"),
+        ({"training.learning_rate": Choices((0.0, 0.1))}, "training.learning_rate = 0.0 is refused"),
+        ({"model.num_factors": Choices((2, 3))}, "model.num_factors = 3 is refused"),
+        ({"model.capsule_dim": Choices(("wide",))}, "model.capsule_dim = 'wide' is refused"),
+        (
+            {"model.capsule_dim": Choices((8, 12)), "model.num_factors": Choices((2, 8))},
+            "model.capsule_dim = 12, model.num_factors = 8 are refused",
+        ),
+        (
+            {"model.upper_margin": Interval(0.3, 0.9), "model.lower_margin": Interval(0.1, 0.4)},
+            "model.upper_margin = 0.3, model.lower_margin = 0.4 are refused",
+        ),
+    ],
+)
+def test_values_that_the_model_refuses_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        SearchSpace(options, "mine.toml").check(SMALL, 2)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"= 3", b"[model]\ndropout = [[[1]]]"])
+def test_files_that_are_no_spaces_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "space.toml"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"space\.toml"):
+        read_space(path, "hgcn").check(SMALL, 2)
+    with pytest.raises(DataError, match="file not found"):
+        read_space(tmp_path / "none.toml", "hgcn")
