@@ -30,6 +30,7 @@ from graphcaps.cli import (
     reproduce,
     serve,
     train,
+    tune,
 )
 from graphcaps.cli.interrupts import STOPPED, defer_interrupts
 from graphcaps.cli.output import as_options, note, print_text
@@ -59,6 +60,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "reproduce": (reproduce.reproduce, "graphcaps reproduce table1 --datasets MUTAG,PTC_MR --seeds 1"),
     "serve": (serve.serve, "graphcaps serve mutag.safetensors"),
     "train": (train.train, "graphcaps train MUTAG --out mutag.safetensors --epochs 100"),
+    "tune": (tune.tune, "graphcaps tune MUTAG --trials 64 --out search"),
 }
 """Verbs with their function and the example of their help; ``data`` has verbs of its own."""
 

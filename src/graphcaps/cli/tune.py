@@ -1,0 +1,271 @@
+"""``graphcaps tune``: a hyper-parameter search by validation loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphcaps.cli.data_options import (
+    Atoms,
+    Bad,
+    Duplicates,
+    EdgeLabel,
+    Fractions,
+    Fragments,
+    Id,
+    Json,
+    Label,
+    NodeLabel,
+    Root,
+    Smiles,
+    Source,
+    SplitBy,
+    open_with_splits,
+    reader_options,
+)
+from graphcaps.cli.fold_options import GroupsBy, named_groups
+from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_table, terminal
+from graphcaps.cli.output_files import check_output_folder
+from graphcaps.cli.progress import error_console
+from graphcaps.cli.run_options import (
+    Device,
+    Epochs,
+    ModelName,
+    Preset,
+    Settings,
+    configure,
+    describe_preset,
+)
+
+if TYPE_CHECKING:
+    from graphcaps.search import NestedResult, SearchProgress, SearchResult, TuneResult, TuneRun
+
+__all__ = ["tune"]
+
+_SHOWN = 5  # trials in the table
+
+
+def tune(
+    source: Source,
+    root: Root = None,
+    trials: Annotated[int, option("--trials", metavar="N", help="Number of trials.")] = 64,
+    minutes: Annotated[
+        float | None,
+        option("--minutes", metavar="M", help="Longest time; --resume goes on. Default: no limit."),
+    ] = None,
+    space: Annotated[
+        Path | None,
+        option("--space", metavar="FILE.toml", help="Options and their values. Default: docs/tune.md."),
+    ] = None,
+    nested: Annotated[
+        bool,
+        option(
+            "--nested", help="Also measure the held-out accuracy of the search, by a search in each fold."
+        ),
+    ] = False,
+    preset: Preset = None,
+    model: ModelName = None,
+    settings: Settings = None,
+    epochs: Epochs = None,
+    folds: Annotated[
+        int, option("--folds", metavar="N", help="Number of folds; a trial trains on N − 2 of them.")
+    ] = 5,
+    groups: GroupsBy = None,
+    split: SplitBy = None,
+    fractions: Fractions = None,
+    seed: Annotated[int, option("--seed", metavar="N", help="Seed of proposals and trainings.")] = 0,
+    sampler: Annotated[
+        str, option("--sampler", metavar="NAME", help="tpe (Optuna), or random, which needs no Optuna.")
+    ] = "tpe",
+    batch: Annotated[
+        int, option("--batch", metavar="N", help="Trials that are proposed and compared together.")
+    ] = 16,
+    per_shape: Annotated[
+        int, option("--per-shape", metavar="N", help="Consecutive proposals of a batch with the same shape.")
+    ] = 8,
+    reduction: Annotated[
+        int,
+        option(
+            "--reduction", metavar="N", help="Keep one trial in N after each rung; 1: train all to the end."
+        ),
+    ] = 3,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None,
+        option("--out", metavar="DIR", help="Folder for best.toml, trials.csv, study.db and pictures."),
+    ] = None,
+    resume: Annotated[bool, option("--resume", help="Continue the search in DIR.")] = False,
+    smiles: Smiles = None,
+    label: Label = None,
+    id: Id = None,
+    node_label: NodeLabel = None,
+    edge_label: EdgeLabel = None,
+    bad: Bad = None,
+    fragments: Fragments = None,
+    duplicates: Duplicates = None,
+    atoms: Atoms = None,
+    as_json: Json = False,
+) -> None:
+    """Search for hyper-parameters of low validation loss; test graphs are not read.
+
+    Trials × folds are trained together: learning rate, its halving, weight decay, dropout, reconstruction weight and
+    margins are one number per model, and trials that differ in other options are trained in groups. After each rung the
+    worst trials are dropped. Without --space the default space of the model is searched (docs/tune.md).
+
+    The validation loss of the best trial is too low an estimate, since it was selected by it. --nested measures what
+    the search reaches on graphs that it has not seen, and compares it with the accuracy of the best configuration on
+    the same folds.
+
+    Ctrl-C leaves a valid result in --out, and the same command with --resume goes on.
+    """
+    if out is not None:
+        check_output_folder(out)
+    from graphcaps.search import TuneRun
+
+    options = reader_options(
+        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms,
+        node_label=node_label, edge_label=edge_label,
+    )  # fmt: skip
+    loaded, splits = open_with_splits(
+        source, root, options, split, "tune", seeds=(seed,), fractions=fractions
+    )
+    store = loaded.store
+    config = configure(store, preset=preset, model=model, epochs=epochs, settings=settings)
+    run = TuneRun(
+        store, config, space=space, trials=trials, minutes=minutes, nested=nested, folds=folds,
+        groups=named_groups(groups, loaded), split=splits or None, seed=seed, sampler=sampler, batch=batch,
+        per_shape=per_shape, reduction=reduction, device=device, out=out, resume=resume,
+    )  # fmt: skip
+    _introduce(run, describe_preset(store, run.search.config, preset))
+    try:
+        with _progress(quiet=as_json) as update:
+            result = run.run(update)
+    except KeyboardInterrupt as error:
+        note(_stopped(run, out))
+        raise typer.Exit(130) from error
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        _show(result, source, out)
+    if nested and result.nested is None:
+        note("The nested search is not complete; continue with the same command and --resume.")
+
+
+def _introduce(run: TuneRun, preset: str) -> None:
+    """What is searched, before the first epoch."""
+    from graphcaps.evaluation.partition import FixedSplits
+
+    search = run.search
+    numbers, shapes = search.space.numbers(search.config.model), search.space.shapes(search.config.model)
+    rungs = ", ".join(map(str, search.trainer.rungs))
+    unit = "split" if isinstance(search.folds, FixedSplits) else "fold"
+    note(
+        f"{search.store.name}: {count_noun(search.trials, 'trial')} × {count_noun(search.folds.num_folds, unit)}, "
+        f"{search.config.model}, {preset}; compared after {rungs} epochs; sampler {search.sampler}."
+    )
+    names = ", ".join(name.partition(".")[2] for name in numbers) or "none"
+    others = ", ".join(name.partition(".")[2] for name in shapes) or "none"
+    note(f"Searched together: {names}. In groups of one shape: {others}.")
+    if run.outer:
+        note(f"Nested: {len(run.outer)} further searches, one in each outer fold.")
+    if search.history:
+        ended = sum(trial.state != "running" for trial in search.history)
+        note(f"{ended} of {search.trials} trials have ended.")
+
+
+def _stopped(run: TuneRun, out: Path | None) -> str:
+    """The sentence after Ctrl-C."""
+    if out is None:
+        return "Stopped."
+    best = run.search.result(complete=False).best
+    if best is None:
+        return "Stopped before the first rung. Continue with the same command and --resume."
+    return f"Stopped. The best so far is in {out / 'best.toml'}. Continue with the same command and --resume."
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[SearchProgress], None]]:
+    """A bar over the epochs of all trials, with the best loss so far; one after another for nested searches."""
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = error_console()
+    bars = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[metrics]}", style="dim", markup=False),
+    )
+    with Progress(*bars, console=console, disable=quiet or not console.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def update(event: SearchProgress) -> None:
+            if event.part not in tasks:
+                title = f"search {event.part}".strip()
+                tasks[event.part] = progress.add_task(title, total=event.total, metrics="")
+            parts = [f"{event.ended}/{event.trials} trials"]
+            if event.epoch is not None:
+                parts.append(f"epoch {event.epoch.epoch}/{event.epoch.rung} of {event.epoch.trials} trials")
+            if event.best is not None:
+                parts.append(f"best {event.best.loss:.4f} (trial {event.best.number})")
+            progress.update(tasks[event.part], completed=event.work, metrics="  ".join(parts))
+
+        yield update
+
+
+def _show(result: TuneResult, source: str, out: Path | None) -> None:
+    """The best trials, the best configuration, and where the results are."""
+    search, console = result.search, terminal()
+    best = search.best
+    if best is None:
+        note("No trial has a validation loss yet; give the search more time (--minutes, --resume).")
+        return
+    judged = sorted(
+        (trial for trial in search.trials if trial.losses), key=lambda trial: (-trial.epochs, trial.loss)
+    )
+    names = {name: name.partition(".")[2] for name in search.space.options}
+    numbers = ("loss", "accuracy", "epochs", *names.values())
+    table = columns("trial", *numbers, right=numbers)
+    for trial in judged[:_SHOWN]:
+        accuracy = "–" if trial.accuracy is None else f"{100 * trial.accuracy:.2f}"
+        values = [trial.values[name] for name in names]
+        cells = [" ".join(map(str, value)) if isinstance(value, tuple) else f"{value}" for value in values]
+        table.add_row(f"{trial.number}", f"{trial.loss:.4f}", accuracy, f"{trial.epochs}", *cells)
+    print_table(console, table)
+    ended = sum(trial.state != "running" for trial in search.trials)
+    for sentence in _remarks(search, ended):
+        console.print(sentence, style="dim", soft_wrap=True)
+    if result.nested is not None:
+        console.print(f"\n{_describe_nested(result.nested)}", soft_wrap=True)
+    if out is not None:
+        console.print(f"\nBest configuration: {out / 'best.toml'}", soft_wrap=True)
+        command = f"graphcaps train {source} --preset {out / 'best.toml'} --out model.safetensors"
+        console.print(f"Use it: {command}", soft_wrap=True)
+
+
+def _remarks(search: SearchResult, ended: int) -> Iterator[str]:
+    state = (
+        f"{ended} of {len(search.trials)} trials have ended"
+        if not search.complete
+        else "All trials have ended"
+    )
+    yield (
+        f"\n{state} in {search.seconds:.1f} s. Loss and accuracy (percent) are those of the validation parts, means "
+        f"over {search.folds} folds; the trial was selected by this loss, so both are optimistic."
+    )
+    if not search.complete:
+        yield "The search is not complete; continue with the same command and --resume."
+
+
+def _describe_nested(nested: NestedResult) -> str:
+    """The held-out accuracy, and by how much the accuracy without nesting exceeds it."""
+    return (
+        f"Held-out accuracy of the search (nested, {len(nested.nested)} outer folds): {nested.accuracy:.2f} "
+        f"± {nested.std_folds:.2f} %. The configuration that the search on all graphs found has "
+        f"{nested.unnested_accuracy:.2f} % on the same folds; it has seen them, and the difference is "
+        f"{nested.difference:+.2f} points."
+    )
