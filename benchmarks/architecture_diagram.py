@@ -33,6 +33,8 @@ ROLES = {
     "evaluation": "cross-validation, records",
     "presets": "configurations",
     "reproduction": "the paper's tables",
+    "search": "hyper-parameter search",
+    "comparison": "models on the same folds",
     "bench": "speed of this machine",
     "testing": "checks of models",
     "estimator": "scikit-learn classifier",
