@@ -119,7 +119,7 @@ def test_a_second_comparison_in_the_same_folder_is_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("models", "changes", "message"),
     [
-        ("gni", {}, r"compare: 'models' must be among gin, .*, got 'gni'"),
+        ("gni", {}, r"compare: 'models' must be among gmn, gin, .*, got 'gni'"),
         ("", {}, "name at least one model, or 'paper' or 'all'"),
         ("gin", {"seeds": 0}, "'seeds' must be a whole number from 1 on, got 0"),
         ("gin", {"protocol": "mine"}, "'protocol' must be one of held-out, paper, both"),

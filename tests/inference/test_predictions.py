@@ -166,7 +166,7 @@ def test_accuracy_counts_graphs_that_did_not_train_the_model():
     without_test = replace(predictions, used_in=("training",) * 4 + (None, None, None, "validation"))
     assert (without_test.accuracy, without_test.measured_group) == (pytest.approx(1 / 3), "new")
     assert without_test.metrics == class_metrics(np.array([0, 1, 1]), probabilities[4:7])
-    assert predictions.summary()["used_in"] == {"training": 4, "validation": 1, "test": 2}
+    assert predictions.summary()["used_in"] == {"training": 4, "validation": 1, "test": 2, "left-out": 0}
     assert [row["used_in"] for row in predictions.rows()] == list(parts)
     table = list(csv.DictReader(io.StringIO(predictions.to_csv())))
     assert [row["used_in"] for row in table] == [part or "" for part in parts]
