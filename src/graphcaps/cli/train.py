@@ -457,7 +457,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
         seeds = f"seeds {members[0]['seed']} to {members[-1]['seed']}"
         rows.append(("committee", f"{len(members)} members, {seeds}"))
     rows.append(("selected" if has_epochs else "training", how))
-    rows.append(("training accuracy", f"{_accuracy(info, 'train')} that trained the model"))
+    subject = "the model" if info.get("companion") is None else "the network; accuracy of the network alone"
+    rows.append(("training accuracy", f"{_accuracy(info, 'train')} that trained {subject}"))
     if info["validation_accuracy"] is not None:
         accuracy = _accuracy(info, "validation")
         caution = (
