@@ -34,10 +34,10 @@ WHITE = "#FFFFFF"
 """Colour of a score of zero, and of nodes without a capsule."""
 CATEGORICAL = (
     "#009E73", "#F0E442", "#AA3377", "#8DD3C7", "#1B6E4A", "#C9A0DC", "#A6D854", "#CC79A7",
-    "#4D4D4D", "#80CFB9", "#F8F2A1", "#D599BB", "#C6E9E3", "#8DB7A5", "#E4D0EE", "#D3ECAA",
+    "#4D4D4D", "#BBBB77", "#F8F2A1", "#D599BB", "#C6E9E3", "#8DB7A5", "#E4D0EE", "#D3ECAA",
 )  # fmt: skip
-"""Colours of capsules: eight that all readers can tell apart from each other and from the two above, then dark grey and
-lighter variants of the same hues."""
+"""Colours of capsules: ten that all readers can tell apart from each other and from the two above, as many as a model
+has by default, then lighter variants of the same hues."""
 
 _DARK_TEXT, _LIGHT_TEXT = "#111111", "#FFFFFF"
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
