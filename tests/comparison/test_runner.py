@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import graphcaps
+from graphcaps.comparison.comparison_tables import notes
 from graphcaps.comparison.runner import CellProgress, choose_models, compare
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
@@ -46,6 +47,19 @@ def test_each_cell_is_the_cross_validation_of_its_model() -> None:
     assert seen[0].config.training.epochs == 1
     assert seen[0].epoch is None
     assert any(event.epoch is not None and event.model == "gin" for event in seen)
+
+
+def test_a_model_that_has_hardly_learned_is_said() -> None:
+    """Graphs that are all alike were compared without a word."""
+    alike = replace(STORE[torch.zeros(30, dtype=torch.long)], y=torch.arange(30) % 2)
+    found = compare(alike, "gin,majority", **SETTINGS)
+    warnings = {model: cell.warning for (_, model), cell in found.cells.items()}
+    assert warnings["majority"] == ""  # the largest class by definition
+    assert warnings["gin"].startswith(
+        "small: gin has hardly learned: its training accuracy (with dropout) is "
+    )
+    assert warnings["gin"] in notes(found)
+    assert [row.get("warning", "") for row in found.as_dict()["results"]] == [warnings["gin"], ""]
 
 
 def test_a_cell_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,6 +209,7 @@ def evaluate(
     loggers = open_log(log, "evaluate")
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore
+    from graphcaps.evaluation.fold_learning import fold_learning_warning
     from graphcaps.training.auto_config import check_network_options
     from graphcaps.training.classical_training import check_members
     from graphcaps.training.companion_weights import companion_configs
@@ -284,7 +285,7 @@ def evaluate(
             is_wanted = dataset.store.catalogue_name is None and not of_dataset[0].is_classical
             if is_wanted if baseline is None else baseline:
                 baselines[ledger.dataset] = _run_baselines(of_dataset)
-            if class_weight is None and (warning := _learning_warning(ledger, of_dataset)):
+            if class_weight is None and (warning := fold_learning_warning(ledger, of_dataset)):
                 note(warning)
             if ledger.capsule_warning:
                 note(f"{ledger.dataset}: {ledger.capsule_warning}")
@@ -474,36 +475,6 @@ def _describe_memory(validation: CrossValidation) -> str:
 
 
 # Results
-
-
-def _learning_warning(ledger: Ledger, validations: Sequence[CrossValidation]) -> str:
-    """The warning of ``train``, for the mean training accuracy of all folds and seeds in their last epoch.
-
-    It is compared with the largest class of the training parts. A network's training accuracy is measured with dropout:
-    there is no warning if the accuracy on validation graphs, without dropout, is above their threshold.
-    """
-    from graphcaps.training.learning_warning import learning_threshold, learning_warning
-
-    y = validations[0].store.y
-    assert y is not None
-    training, held_out, shares = [], [], []
-    for record in ledger.records:
-        validation = validations[record.key.division]
-        curves, last = record.curves, record.curves.fold_epochs - 1
-        training += [float(fold[epoch]) for fold, epoch in zip(curves.train_accuracy, last, strict=True)]
-        held_out += [float(fold[epoch]) for fold, epoch in zip(curves.validation_accuracy, last, strict=True)]
-        part_of = validation.folds.held_out if record.key.protocol == "held-out" else validation.folds.paper
-        counts = [y[part_of(fold).train.to(y.device)].bincount() for fold in range(curves.num_folds)]
-        shares += [float(count.max() / count.sum()) for count in counts]
-    curves, largest = ledger.records[0].curves, sum(shares) / len(shares)
-    subject, accuracy = f"{ledger.dataset}: the model has", sum(training) / len(training)
-    graphs, judges = round(float(curves.train_graphs.mean())), int(curves.validation_graphs.sum())
-    if validations[0].is_classical:
-        return learning_warning(subject, accuracy, largest, graphs)
-    if judges and sum(held_out) / len(held_out) > learning_threshold(largest, judges):
-        return ""
-    advice = "Train longer (--epochs)."
-    return learning_warning(subject, accuracy, largest, graphs, advice, measured="with dropout")
 
 
 def _summary(

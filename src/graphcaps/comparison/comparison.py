@@ -38,12 +38,14 @@ class ComparisonCell:
         model (str): Name of the model.
         ledger (Ledger, optional): Its results; ``None`` if it failed.
         failure (str): Why it failed, in words; "" if it did not.
+        warning (str): A sentence if the model has hardly learned, so that its result says little about it; else "".
     """
 
     dataset: str
     model: str
     ledger: Ledger | None
     failure: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,8 @@ class Comparison:
                 kept = ("folds", "figures", "metrics", "twin_free", "twin_share", "seconds", "peak_memory")
                 row |= {name: summary[name] for name in (*kept, "hardware", "versions", "notes", "config")}
                 row["epochs"] = cell.ledger.config.training.epochs
+                if cell.warning:
+                    row["warning"] = cell.warning
                 if model in tests:
                     row["test"] = _test_as_dict(tests[model])
                 rows.append(row)

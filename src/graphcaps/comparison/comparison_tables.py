@@ -162,14 +162,18 @@ def explanations(comparison: Comparison) -> list[str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Notes of the records, each once; those that differ in the name of the model only are one, with all names."""
+    """Notes of the records, each once; those that differ in the name of the model only are one, with all names.
+
+    Models that have hardly learned follow.
+    """
     models: dict[str, list[str]] = {}
     for ledger in comparison.ledgers:
         name = re.compile(rf"(?<![\w-]){re.escape(ledger.variant)}(?![\w-])")
         for note in ledger.notes:
             names = models.setdefault(name.sub("\0", note), [])
             names += [ledger.variant] if ledger.variant not in names else []
-    return [note.replace("\0", ", ".join(names)) for note, names in models.items()]
+    joined = [note.replace("\0", ", ".join(names)) for note, names in models.items()]
+    return [*joined, *(cell.warning for cell in comparison.cells.values() if cell.warning)]
 
 
 def markdown(comparison: Comparison) -> str:

@@ -20,6 +20,7 @@ from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError, shorten
 from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, Groups, build_folds
+from graphcaps.evaluation.fold_learning import fold_learning_warning
 from graphcaps.evaluation.record import PROTOCOLS, RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.models.classical import ClassicalModel
@@ -240,7 +241,10 @@ class ComparisonRun:
                 groups=data.groups,
                 split=data.split,
             )
-            cell = ComparisonCell(name, model, validation.run(report))
+            ledger = validation.run(report)
+            learns = model != "majority"  # which predicts the largest class by definition
+            warning = fold_learning_warning(ledger, [validation], model) if learns else ""
+            cell = ComparisonCell(name, model, ledger, warning=warning)
         except Exception as error:  # a model may raise anything, and the other models are still to be trained
             cell = ComparisonCell(name, model, None, describe_failure(error))
         report(cell=cell)
