@@ -1,19 +1,25 @@
-"""Times whole trainings: the paper's HGCN row on a GPU, and ten folds together against ten single trainings.
+"""Times whole trainings: the paper's HGCN row, ten folds together against ten single trainings, committees.
 
     python -m benchmarks.measure_training_speed --out row.json row --records records --seeds 5 --precision tf32
     python -m benchmarks.measure_training_speed --out row.json row --records records --seeds 5 --precision tf32 --resume
     python -m benchmarks.measure_training_speed together --dataset MUTAG --epochs 100
+    python -m benchmarks.measure_training_speed committee --datasets MUTAG PROTEINS --epochs 30 --rounds 3
+    python -m benchmarks.measure_training_speed --out row.json committee --device cuda --epochs 300 --rounds 3
     python -m benchmarks.measure_training_speed merge row.json
 
 Measurements are merged into results/performance.json or the file of --out: one per what, data set and device. "row"
 writes the measurements, records and summary of a data set as soon as it is finished. An interrupted row continues with
---resume, which skips the data sets in the file and adds their seconds.
+--resume, which skips the data sets in the file and adds their seconds. "committee" fits the preset "default" with one
+member and with several, in turn, and compares the seconds and, on a CPU, the CPU seconds of both: these depend less
+on what else the machine does.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import statistics
 import sys
 import time
 from functools import partial
@@ -22,6 +28,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from graphcaps.config import RunConfig
+    from graphcaps.data.store import GraphStore
     from graphcaps.evaluation import Ledger
 
 START = time.perf_counter()  # before large imports: start-up counts
@@ -189,6 +197,97 @@ def together(arguments: argparse.Namespace) -> None:
     merge_measurements(arguments.out, entries)
 
 
+def committee(arguments: argparse.Namespace) -> None:
+    """Fits one model and a committee in turn, and writes the medians and the median ratio of a round."""
+    import torch
+
+    from graphcaps.bench import make_measurement, merge_measurements
+    from graphcaps.data.datasets.loading import open_dataset
+    from graphcaps.presets import load_preset
+    from graphcaps.training.final_training import train_final
+
+    torch.set_num_threads(arguments.threads)
+    members, device = arguments.members, arguments.device
+    names = " ".join(arguments.datasets)
+    command = f"python -m benchmarks.measure_training_speed committee --datasets {names} --members {members}"
+    command += f" --epochs {arguments.epochs} --rounds {arguments.rounds} --device {device}"
+    for dataset in arguments.datasets:
+        store = open_dataset(dataset, arguments.root).store
+        config = load_preset("default").with_training(precision=None if device == "cpu" else "tf32")
+        for count in (1, members):  # kernels are compiled, and libraries loaded
+            train_final(store, config.with_training(epochs=1), device=device, members=count)
+        config = config.with_training(epochs=arguments.epochs)
+        seconds: dict[str, list[list[float]]] = {"s": [], "CPU s": []}
+        for _ in range(arguments.rounds):
+            spent = []
+            for count in (1, members):
+                began, cpu = time.perf_counter(), _cpu_seconds()
+                train_final(store, config, device=device, members=count)
+                spent.append((time.perf_counter() - began, _cpu_seconds() - cpu))
+            for unit, pair in zip(seconds, zip(*spent, strict=True), strict=True):
+                seconds[unit].append(list(pair))
+            print(f"{dataset}: {spent}", file=sys.stderr, flush=True)
+        entries = []
+        for unit, rounds in seconds.items() if device == "cpu" else [("s", seconds["s"])]:
+            kind = "" if unit == "s" else ", CPU time"
+            one, many = (statistics.median(each) for each in zip(*rounds, strict=True))
+            ratio = statistics.median(large / small for small, large in rounds)
+            what = f"{arguments.epochs} epochs of"
+            values = {
+                f"{what} a single model{kind}": (float(f"{one:.3g}"), "s"),
+                f"{what} a committee of {members}{kind}": (float(f"{many:.3g}"), "s"),
+                f"{what} a committee of {members}{kind}, times a single model": (round(ratio, 2), "times"),
+            }
+            entries += [
+                make_measurement(name, dataset, device, value, shown, command)
+                for name, (value, shown) in values.items()
+            ]
+        if device == "cpu":
+            largest = -(-members // arguments.threads)
+            ratio = _process_ratio(store, config, largest, arguments.epochs)
+            what = f"{arguments.epochs} epochs of a committee of {members}, CPU time of the process with most members"
+            entries.append(
+                make_measurement(
+                    f"{what} ({largest}), times a single model", dataset, device, ratio, "times", command
+                )
+            )
+        merge_measurements(arguments.out, entries)
+
+
+def _process_ratio(store: GraphStore, config: RunConfig, members: int, epochs: int) -> float:
+    """CPU time of an epoch of some members in one process, divided by that of one; both alternate.
+
+    On idle cores this is how much longer a committee takes: its slowest process determines the time.
+    """
+    import torch
+
+    from graphcaps.training.final_training import FinalTraining
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        runs = [
+            FinalTraining(store, config.with_training(epochs=epochs + 1), device="cpu", members=count).run()
+            for count in (1, members)
+        ]
+        seconds: list[list[float]] = [[], []]
+        for _ in range(epochs + 1):
+            for spent, run in zip(seconds, runs, strict=True):
+                began = time.process_time()
+                next(run)
+                spent.append(time.process_time() - began)
+    finally:
+        torch.set_num_threads(threads)
+    one, many = (statistics.median(spent[1:]) for spent in seconds)  # the first epoch loads libraries
+    return round(many / one, 2)
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of its workers that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def merge(arguments: argparse.Namespace) -> None:
     """Merges the measurements of other files."""
     from graphcaps.bench import merge_measurements, read_measurements
@@ -221,9 +320,18 @@ def main() -> None:
     two.add_argument("--device", default="cpu")
     two.add_argument("--threads", type=int, default=2)
     two.set_defaults(run=together)
-    three = commands.add_parser("merge")
-    three.add_argument("files", nargs="+", type=Path)
-    three.set_defaults(run=merge)
+    three = commands.add_parser("committee")
+    three.add_argument("--datasets", nargs="+", default=["MUTAG", "PROTEINS"])
+    three.add_argument("--members", type=int, default=5)
+    three.add_argument("--epochs", type=int, default=30)
+    three.add_argument("--rounds", type=int, default=3, help="fits of both, in turn")
+    three.add_argument("--device", default="cpu")
+    three.add_argument("--threads", type=int, default=2)
+    three.add_argument("--root", type=Path, help="folder to look in first for the data sets")
+    three.set_defaults(run=committee)
+    four = commands.add_parser("merge")
+    four.add_argument("files", nargs="+", type=Path)
+    four.set_defaults(run=merge)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

@@ -1,4 +1,4 @@
-"""A storm of kills: one run of ``graphcaps train`` or ``evaluate`` is killed again and again, and resumed.
+"""A storm of kills: a run of ``graphcaps train`` or ``evaluate`` is killed again and again, and resumed.
 
     python -m tests.kill_storm --kills 10 --seed 0
 
@@ -105,8 +105,8 @@ class _Runs:
 
 
 @contextmanager
-def _runs(folder: Path) -> Iterator[_Runs]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "GRAPHCAPS_CACHE": str(folder / "cache")}
+def _runs(folder: Path, threads: int = 1) -> Iterator[_Runs]:
+    environment = os.environ | {"OMP_NUM_THREADS": f"{threads}", "GRAPHCAPS_CACHE": str(folder / "cache")}
     command = [sys.executable, "-c", FORKING, str(WRITE_SECONDS)]
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -114,13 +114,17 @@ def _runs(folder: Path) -> Iterator[_Runs]:
         yield _Runs(process, folder)
 
 
-def storm_on_train(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
-    """Kills a training; raises ``AssertionError`` if a promise does not hold."""
+def storm_on_train(folder: Path, kills: int = 10, seed: int = 0, members: int = 1) -> Storm:
+    """Kills a training; raises ``AssertionError`` if a promise does not hold.
+
+    With several ``members`` it is that of a committee, which two processes of the run train.
+    """
     arguments = [*write_inputs(folder, EPOCHS), "--no-baseline", "--checkpoint-every", "1"]
+    arguments += ["--ensemble", f"{members}"]
     calm, out = folder / "calm" / "m.safetensors", folder / "out" / "m.safetensors"
     calm.parent.mkdir()
     out.parent.mkdir()
-    with _runs(folder) as runs:
+    with _runs(folder, threads=min(members, 2)) as runs:
         runs.complete([*arguments, "--out", str(calm)])
         resumed = [*arguments, "--out", str(out), "--resume"]
         storm = _storm(runs, resumed, out.parent, kills, seed, lambda: _check_training(out))
@@ -129,6 +133,11 @@ def storm_on_train(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
     assert _history(out) == _history(calm)
     assert _files(out.parent) == _files(calm.parent)
     return storm
+
+
+def storm_on_committee(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
+    """Kills the training of a committee of three members."""
+    return storm_on_train(folder, kills, seed, members=3)
 
 
 def storm_on_evaluate(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
@@ -226,7 +235,7 @@ def _main(arguments: list[str]) -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    for storm in (storm_on_train, storm_on_evaluate):
+    for storm in (storm_on_train, storm_on_committee, storm_on_evaluate):
         with tempfile.TemporaryDirectory() as folder:
             sys.stdout.write(f"{storm.__name__}: {storm(Path(folder), options.kills, options.seed)}\n")
 

@@ -1,4 +1,4 @@
-"""Ten kills of a training and of an evaluation lose and damage nothing."""
+"""Ten kills of a training, of that of a committee and of an evaluation lose and damage nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill_storm import Storm, storm_on_evaluate, storm_on_train
+from tests.kill_storm import Storm, storm_on_committee, storm_on_evaluate, storm_on_train
 
 
 @pytest.mark.slow  # 12 starts each
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
-@pytest.mark.parametrize("storm", [storm_on_train, storm_on_evaluate])
+@pytest.mark.parametrize("storm", [storm_on_train, storm_on_committee, storm_on_evaluate])
 def test_a_storm_of_kills_ends_with_the_bits_of_a_calm_run(
     tmp_path: Path, storm: Callable[[Path], Storm]
 ) -> None:

@@ -35,6 +35,7 @@ def page(root: Path) -> str:
             "baselines_cuda": baselines(measured, "cuda"),
             "baselines_cpu": baselines(measured, "cpu"),
             "together": together(measured),
+            "committees": committees(measured),
             "scaling": scaling(measured),
             "kernels": kernels(root / "src" / "graphcaps" / "ops"),
         },
@@ -281,6 +282,21 @@ def together(measured: Measurements) -> str:
     entries = [entry for entry in measured.rows if re.match(r"\d+ epochs of ten", entry["what"])]
     rows = [(entry["what"], entry["dataset"], shown(entry, unit=True)) for entry in entries]
     return section(("what", "data set", "value"), rows, entries)
+
+
+def committees(measured: Measurements) -> str:
+    """Fits of a single model and of a committee, on each device."""
+    entries = [
+        entry
+        for entry in measured.rows
+        if re.match(r"\d+ epochs of a (single model|committee)", entry["what"])
+    ]
+    devices = {"cpu": "two CPU cores", "cuda": "GPU"}
+    rows = [
+        (entry["what"], entry["dataset"], devices[entry["device"]], shown(entry, unit=True))
+        for entry in entries
+    ]
+    return section(("what", "data set", "device", "value"), rows, entries)
 
 
 def scaling(measured: Measurements) -> str:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import measure_training_speed as program
 from graphcaps.bench import read_measurements
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
 
 
 def _row(tmp_path: Path, **changes: Any) -> argparse.Namespace:
@@ -67,3 +70,43 @@ def test_the_row_of_the_paper_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path:
     arguments.resume = True
     program.row(arguments)
     assert read_measurements(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.1)
+
+
+def test_committees_and_single_models_are_fitted_in_turn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fits: list[tuple[int, int]] = []
+    clock = iter([0.0, 2.0, 2.0, 7.0, 7.0, 11.0, 11.0, 23.0])  # one round of 2 s and 5 s, one of 4 s and 12 s
+
+    def fit(store: Any, config: Any, *, device: str, members: int) -> None:
+        fits.append((members, config.training.epochs))
+
+    monkeypatch.setattr("graphcaps.training.final_training.train_final", fit)
+    monkeypatch.setattr(program.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(program, "_cpu_seconds", lambda: 1.5 * len(fits) ** 2)
+    monkeypatch.setattr(program, "_process_ratio", lambda store, config, members, epochs: 100.0 + members)
+    threads = torch.get_num_threads()
+    try:
+        options: dict[str, Any] = {"members": 3, "epochs": 7, "rounds": 2, "device": "cpu", "threads": 2}
+        program.committee(
+            argparse.Namespace(**options, datasets=["planted-parts"], root=None, out=tmp_path / "c.json")
+        )
+    finally:
+        torch.set_num_threads(threads)
+    assert fits == [(1, 1), (3, 1), (1, 7), (3, 7), (1, 7), (3, 7)]
+    values = {one["what"]: one["value"] for one in read_measurements(tmp_path / "c.json")}
+    assert values["7 epochs of a single model"] == 3.0
+    assert values["7 epochs of a committee of 3"] == 8.5
+    assert values["7 epochs of a committee of 3, times a single model"] == 2.75
+    cpu = [1.5 * (n**2 - (n - 1) ** 2) for n in (3, 4, 5, 6)]
+    ratio = (cpu[1] / cpu[0] + cpu[3] / cpu[2]) / 2
+    assert values["7 epochs of a committee of 3, CPU time, times a single model"] == round(ratio, 2)
+    what = "7 epochs of a committee of 3, CPU time of the process with most members (2), times a single model"
+    assert values[what] == 102.0
+
+
+def test_members_of_a_process_are_compared_with_one() -> None:
+    config = RunConfig(model="gin", model_arguments={"hidden": 4, "num_layers": 1})
+    threads = torch.get_num_threads()
+    assert program._process_ratio(planted_parts(num_graphs=21), config, 2, 1) > 0.5
+    assert torch.get_num_threads() == threads

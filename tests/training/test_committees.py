@@ -1,5 +1,6 @@
 """Committees: members are the models of their seeds, calibrated together; resuming gives the same bits."""
 
+import multiprocessing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -158,6 +159,51 @@ def test_a_resumed_committee_has_the_same_bits(
     smaller = FinalTraining(store, CONFIG, validation=0.2, device="cpu", members=2)
     with pytest.raises(DataError, match=r"seed \[0, 1, 2\] \(here \[0, 1\]\)"):
         smaller.resume(tmp_path / "c")
+
+
+def test_members_that_stop_at_different_epochs_are_resumed_alike(
+    store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 2)
+    config = CONFIG.with_training(epochs=30, learning_rate=0.05)
+    store = store[torch.arange(20)]
+
+    def training() -> FinalTraining:
+        return FinalTraining(store, config, validation=0.2, device="cpu", members=3, patience=2)
+
+    whole = training()
+    epochs = len([*whole.run()])
+    expected = whole.result()
+    assert epochs < 30, "choose a patience that ends the training"
+    assert len({entry["epoch"] for entry in expected.training["members"]}) > 1
+    for stop in (1, epochs - 1):
+        interrupted = training()
+        for _ in range(stop):
+            next(interrupted.run())
+        interrupted.save(tmp_path / "c")
+        resumed = training()
+        resumed.resume(tmp_path / "c")
+        assert len([*resumed.run()]) == epochs - stop
+        assert same_bits(resumed.result(), expected)
+
+
+def test_a_fit_ends_its_processes(store: GraphStore) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        before = set(multiprocessing.active_children())
+        seen = []
+        train_final(
+            store,
+            CONFIG.with_training(epochs=1),
+            device="cpu",
+            members=2,
+            on_epoch=lambda _: seen.extend(multiprocessing.active_children()),
+        )
+        assert set(seen) - before, "the members were not trained in processes of their own"
+        assert set(multiprocessing.active_children()) == before
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_fine_tuning_starts_each_member_from_its_own(store: GraphStore, committee: FinalResult) -> None:

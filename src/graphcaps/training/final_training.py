@@ -293,6 +293,9 @@ class FinalTraining(SingleTraining):
             rows.append(inner.to(self.device).predict_proba(checked))
         return OutOfFold(self.stacking, np.concatenate(rows))
 
+    def close(self) -> None:
+        self.trainer.close()
+
     def notify_callbacks(self, result: FinalResult) -> None:
         """Passes the final metrics to all callbacks of the user. Call once the result is kept.
 
@@ -433,10 +436,13 @@ def train_final(
         CapsuleCollapseWarning: If one capsule holds almost all nodes (docs/parts.md).
     """
     training = make_training(store, config, seed=seed, validation=validation, device=device, **options)
-    for event in training.run():
-        if on_epoch is not None:
-            on_epoch(event)
-    result = training.result()
+    try:
+        for event in training.run():
+            if on_epoch is not None:
+                on_epoch(event)
+        result = training.result()
+    finally:
+        training.close()
     result.warn()
     training.notify_callbacks(result)
     return result

@@ -238,6 +238,9 @@ class SingleTraining(ABC):
             TrainingError: If the training is not complete.
         """
 
+    def close(self) -> None:  # noqa: B027  # a fit without epochs holds nothing
+        """Ends the processes that train, and frees their memory. No epoch can follow, and no :meth:`result`."""
+
     @abstractmethod
     def notify_callbacks(self, result: FinalResult) -> None:
         """Passes the final metrics to the callbacks of the user. Call once the result is kept.
