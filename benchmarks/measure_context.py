@@ -1,12 +1,13 @@
-"""Compares kinds of context under the votes of HGCN by their validation losses, on the paper's data sets.
+"""Compares candidates for the preset ``default`` by their validation losses, on the paper's data sets.
 
     python -m benchmarks.measure_context --root FOLDER --device cuda --budget 540 --done results/context --out OUT
     python -m benchmarks.measure_context --merge OUT [OUT2 …]
     python -m benchmarks.measure_context --report
 
-Every candidate is the preset ``default`` with other options of the message passing (:data:`CANDIDATES`). Candidates
-with edge labels are trained on data sets that have them. Ten folds are trained under the protocol held-out; a record
-holds all curves, those of the test fold too.
+Every candidate is the preset ``default`` with other options (:data:`CANDIDATES`): kinds of context under the votes,
+edge labels, weight decay and width. ``benchmarks.measure_default_candidates`` has chosen the other values of it.
+Candidates with edge labels are trained on data sets that have them. Ten folds are trained under the protocol held-out;
+a record holds all curves, those of the test fold too.
 
 ``candidates.csv`` and the output have validation losses only, so that nothing is chosen on test graphs: of each fold,
 the lowest validation loss after a centred mean over 21 epochs, averaged over folds and seeds. The order of cells is
@@ -62,13 +63,19 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "residual-2-edges": {"context": "residual", "context_layers": 2, "edge_labels": "messages"},
     "gated-2-edges": {"context": "gated", "context_layers": 2, "edge_labels": "messages"},
     "gin-2-edges": {"context": "gin", "context_layers": 2, "edge_labels": "messages"},
+    # Without context: is there more to gain from other settings of the default?
+    "decay-0.001": {"weight_decay": 0.001},
+    "wide": {"capsule_dim": 256},
+    "gated-2-decay-0.001": {"context": "gated", "context_layers": 2, "weight_decay": 0.001},
+    "gin-2-decay-0.001": {"context": "gin", "context_layers": 2, "weight_decay": 0.001},
 }
-"""Options of each candidate: ``edge_labels`` is a feature, the others are options of HGCN."""
+"""Options of each candidate: ``edge_labels`` is a feature, ``weight_decay`` one of the training, others are HGCN's."""
 GROUPS = (
     (BASE, "residual-2", "gated-2", "gin-2"),
     ("residual-1", "gated-1", "gin-1"),
     ("residual-2-jumping", "gated-2-jumping", "gin-2-jumping"),
     ("edges", "residual-2-edges", "gated-2-edges", "gin-2-edges"),
+    ("decay-0.001", "gated-2-decay-0.001", "gin-2-decay-0.001", "wide"),
     ("residual-3", "gin-3", "parts-0"),
 )
 """Candidates, the most telling first."""
@@ -78,7 +85,8 @@ def candidate_config(name: str) -> RunConfig:
     """The preset ``default`` with the options of a candidate."""
     options = dict(CANDIDATES[name])
     edge_labels = options.pop("edge_labels", None)
-    config = load_preset("default").with_model(**options)
+    weight_decay = options.pop("weight_decay", None)
+    config = load_preset("default").with_model(**options).with_training(weight_decay=weight_decay)
     return config if edge_labels is None else config.with_features(edge_labels=edge_labels)
 
 

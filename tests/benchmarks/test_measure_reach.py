@@ -1,0 +1,115 @@
+"""Cells of committees by division: their order, budget and files, and the report beside other figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.measure_reach import (
+    ORDER,
+    classical_accuracies,
+    expected_seconds,
+    main,
+    parse,
+    plan,
+    read_rows,
+    report,
+    write_rows,
+)
+
+from benchmarks import measure_reach
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.evaluation import cross_validate
+
+GIN = RunConfig(model="gin", model_arguments={"hidden": 4, "num_layers": 1})
+
+
+def cell(dataset: str = "NCI1", division: int = 0, **changes: Any) -> dict[str, Any]:
+    base = {"dataset": dataset, "candidate": "none", "companion": None, "members": 5, "division": division}
+    return base | changes
+
+
+def measured(dataset: str, division: int, accuracy: float, **changes: Any) -> dict[str, Any]:
+    values = {
+        "accuracy": [accuracy, accuracy + 2],
+        "member_accuracy": [accuracy - 1, accuracy - 1],
+        "pooled": {"ece": 0.1},
+        "member_pooled": {"ece": 0.2},
+        "finished": "2026-01-01T00:00:00Z",
+        "seconds": 7.0,
+    }
+    return cell(dataset, division) | values | changes
+
+
+def test_all_data_sets_of_a_division_come_before_the_next() -> None:
+    options = parse(["--divisions", "2"])
+    cells = plan(options, [measured("ENZYMES", 0, 70)])
+    assert [each["dataset"] for each in cells[:10]] == list(ORDER[1:])
+    assert [each["dataset"] for each in cells[10:]] == list(ORDER)
+    assert {each["division"] for each in cells[10:]} == {1}
+    assert expected_seconds(cell("NCI1", 1), [measured("NCI1", 0, 80)]) == 7
+    assert expected_seconds(cell("NCI1", 1), [measured("NCI1", 0, 80, members=3)]) == 60
+    assert expected_seconds(cell("NCI1", 1, members=1), []) == 12
+
+
+def test_cells_are_measured_within_the_budget_and_merged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure_reach, "candidate_config", lambda name: GIN)
+    store = planted_parts(num_graphs=30)
+    write_tu(store, tmp_path / "TINY.zip")
+    words = ["--sets", "TINY", "--root", str(tmp_path), "--device", "cpu", "--epochs", "1", "--folds", "3"]
+    words += ["--members", "2", "--divisions", "2", "--out", str(tmp_path / "out")]
+    main([*words, "--divisions", "1", "--companion", "wl"])
+    main(words)
+    assert "2 cells to measure" in capsys.readouterr().out  # those without a companion
+    with_forest, *without = sorted(
+        read_rows(tmp_path / "out" / "reach.json"), key=lambda row: not row["companion"]
+    )
+    assert [row["division"] for row in without] == [0, 1]
+    assert [row["folds_seed"] for row in without] == [12345, 12346]
+    assert with_forest["accuracy"] == without[0]["accuracy"]
+    assert len(with_forest["mixture_accuracy"]) == 3
+    assert sum(with_forest["weights"]) == pytest.approx(1, abs=1e-3)
+    expected = cross_validate(store, GIN.with_training(epochs=1), folds=3, members=2, patience=50).committees(
+        2
+    )
+    assert without[0]["accuracy"] == pytest.approx(
+        [100 * each for each in expected.accuracy.per_seed[0]], abs=1e-3
+    )
+    main([*words, "--done", str(tmp_path / "out" / "reach.json"), "--out", str(tmp_path / "two")])
+    assert "0 cells to measure" in capsys.readouterr().out
+    main([*words, "--members", "5", "--sets", "MUTAG", "--budget", "1", "--out", str(tmp_path / "two")])
+    assert "MUTAG, division 0: not started" in capsys.readouterr().out
+    main(["--merge", str(tmp_path / "out" / "reach.json"), "--out", str(tmp_path / "all")])
+    assert read_rows(tmp_path / "all" / "reach.json") == read_rows(tmp_path / "out" / "reach.json")
+
+
+def test_the_cell_that_was_finished_first_counts(tmp_path: Path) -> None:
+    late = measured("DD", 0, 90, finished="2026-02-01T00:00:00Z")
+    write_rows(tmp_path / "r.json", [late, measured("DD", 0, 70), measured("DD", 1, 60)])
+    assert [row["accuracy"][0] for row in read_rows(tmp_path / "r.json")] == [70, 60]
+
+
+def test_the_report_counts_what_is_reached() -> None:
+    rows = [
+        measured("NCI1", 0, 80, mixture_accuracy=[84.0, 84.0]),
+        measured("NCI1", 1, 82, mixture_accuracy=[84.0, 84.0], pooled={"ece": 0.4}),
+        measured("MUTAG", 0, 90),
+    ]
+    text = report(rows, {"NCI1": {"wl": 81.0, "wl-forest": 83.0}, "MUTAG": {"wl": 85.0}})
+    # The committee has (81 + 83) / 2 = 82 on NCI1, below 82.3 and below the forest; the mixture is above both.
+    assert "| NCI1 | 2 | 80.0 | 82.0 | 84.0 | 82.3 | 83.0 (wl-forest) | 0.250 | 0.200 |" in text
+    assert "| MUTAG | 1 | 89.0 | 91.0 | – | – | 85.0 (wl) | 0.100 | 0.200 |" in text
+    assert "the best published: 0 of 1 data sets, with the companion 1." in text
+    assert "the best classical model: 1 of 2, with the companion 1." in text
+    assert "at most that of its members: 1 of 2." in text
+
+
+def test_classical_models_are_read_from_records() -> None:
+    found = classical_accuracies(Path("results/comparison"))
+    assert set(found) == set(ORDER)
+    assert 75 < found["MUTAG"]["wl-forest"] < 95
