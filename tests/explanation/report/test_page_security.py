@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from graphcaps.explanation.report import explanation_page, write_report
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 
@@ -80,22 +82,34 @@ def test_a_store_without_graphs_has_an_empty_page(visit: Any, tmp_path: Path) ->
     page.check('[name=colour][value="score"]')
 
 
+@pytest.mark.slow
 def test_five_thousand_graphs_stay_fast(visit: Any, tmp_path: Path) -> None:
+    """At most 12 MB, 2 s until the page is ready and 50 ms for a filter: CPU time, since other tests run beside."""
     store = make_store(5000, nodes=(15, 45), labels=7)
     path = write_report(
-        tmp_path, FakeModel(store.class_names), store, make_explanations(store, capsules=(10,))
+        tmp_path, FakeModel(store.class_names), store, make_explanations(store, capsules=(10, 4))
     )
-    assert path.stat().st_size < 8_000_000
+    assert path.stat().st_size < 12_000_000
     page = visit(path)
     assert page.locator("[role=option]").count() < 60  # only visible rows exist
-    times = page.evaluate(
-        """(() => { const times = []; const { filters } = graphcaps.explorer;
-        for (const outcome of ["wrong", "right", "all", "wrong", "all"]) {
-          filters.form.elements.outcome.value = outcome;
-          const began = performance.now(); filters.changed(); times.push(performance.now() - began); }
-        return times; })()"""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration")
+
+    before = seconds()
+    page.reload()
+    page.wait_for_selector("html[data-ready]", timeout=30_000)
+    assert seconds() - before < 2
+    before = seconds()
+    page.evaluate(
+        """(() => { const { filters } = graphcaps.explorer;
+        for (const outcome of Array(10).fill(["wrong", "right", "all"]).flat()) {
+          filters.form.elements.outcome.value = outcome; filters.changed(); } })()"""
     )
-    assert sorted(times)[2] < 100, times  # milliseconds, the middle one: other tests run beside
+    assert (seconds() - before) / 30 < 0.05
     began = time.monotonic()
     page.focus("#list")
     for _ in range(20):

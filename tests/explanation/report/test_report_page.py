@@ -15,7 +15,8 @@ import torch
 from graphcaps.data import planted_parts
 from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.errors import DataError, ShapeError
-from graphcaps.explanation import explain_store
+from graphcaps.explanation import explain_store, molecule_drawings
+from graphcaps.explanation.counterfactual import Counterfactual, Counterfactuals
 from graphcaps.explanation.report import report_page, write_report
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
@@ -408,3 +409,47 @@ def test_a_set_of_one_graph_has_a_singular() -> None:
     assert measured_accuracy(measured)[1].startswith("1 of 1 test graph, which training did not use; ")
     two = measured | {"graphs": 2}
     assert measured_accuracy(two)[1].startswith("1 of 2 test graphs, which training did not use; ")
+
+
+def test_a_molecule_that_rdkit_cannot_draw_is_laid_out_as_a_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rdkit")
+    store = make_store(3, name="MUTAG")
+    calls = molecule_drawings.call_rdkit
+
+    def fail_once(task: str, items: Any, *options: Any, **named: Any) -> Any:
+        answers = calls(task, items, *options, **named)
+        if task != "draw-graph" or failed:
+            return answers
+        failed.append(task)
+        return [answer._replace(problem="RDKit took too long") for answer in answers]
+
+    failed: list[str] = []
+    monkeypatch.setattr(molecule_drawings, "call_rdkit", fail_once)
+    path = write_report(tmp_path, FakeModel(store.class_names), store, make_explanations(store))
+    _, columns = read_block(re.findall(r'id="data">([^<]*)<', path.read_text("utf-8"))[0])
+    first, second = (slice(*columns["node_ptr"][at : at + 2].tolist()) for at in (0, 1))
+    assert failed
+    assert not columns["atom_x"][first].any()  # the page computes a layout
+    assert columns["atom_x"][second].any()
+
+
+def test_class_names_and_counterfactuals_are_values_of_the_block(tmp_path: Path) -> None:
+    store = make_store(4, class_names=("</script><b>", "no"))
+    explanations = make_explanations(store)
+    change = Counterfactual("removal", (1,), ((1, 0),), True, "", 1, "no", 0.6)
+    found = {2: Counterfactuals((change,), 3, 1)}
+    path = write_report(tmp_path, FakeModel(store.class_names), store, explanations, counterfactuals=found)
+    text = path.read_text("utf-8")
+    assert "</script><b>" not in text
+    meta, _ = read_block(re.findall(r'id="data">([^<]*)<', text)[0])
+    assert meta["counterfactuals"][0] is None
+    (entry,) = meta["counterfactuals"][2]["found"]
+    assert (entry["nodes"], entry["predicted"], entry["probability"]) == ([1], 1, 0.6)
+    assert [card["capsule"] for card in meta["cards"]["cards"]] == [0, 1, 2, 3]
+    for card in meta["cards"]["cards"]:
+        for group in card["typical"]:
+            row, nodes = group["example"]
+            assert len(nodes) == group["nodes"]
+            assert 0 <= row < 4
