@@ -641,12 +641,14 @@ def _add_mixture_rows(table: Table, results: MixtureResults, spreads: _Spreads) 
     from graphcaps.evaluation.committee_results import POOLED_METRICS
 
     weights = [f"weight {weight:.2f}" for weight in results.mean_weights]
+    committee = f"committee of {results.members} alone" if results.members > 1 else ""
     for part, remark in zip((*results.parts, results.mixture), (*weights, ""), strict=True):
         figure = part.accuracy
         cells = ["–" if spread is None else f"{100 * spread:.2f}" for spread in spreads.of(figure)]
         is_mixture = part is results.mixture
         seconds = f"{results.seconds:.1f}" if is_mixture else ""
         title = part.name if is_mixture else f"{part.name} alone"
+        title = committee if committee and part is results.parts[0] else title
         table.add_row("", "", title, f"{100 * figure.mean:.2f}", *cells, seconds, remark)
         for name, heading in POOLED_METRICS.items():
             value = part.pooled[name]
