@@ -22,11 +22,13 @@ from safetensors.torch import save_file
 
 import graphcaps
 from graphcaps._io.checked_safetensors import encode_checked, read_checked
+from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import load
 from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
 from graphcaps.inference.probabilities import Calibration
+from graphcaps.training.final_training import train_final
 from tests.small_models import (
     HGCN_SMALL,
     companion_model,
@@ -482,6 +484,21 @@ def test_committees_with_members_that_do_not_match_are_rejected(tmp_path, change
         header["committee"] = {"members": 3}
     path.write_bytes(encode_checked(FORMAT, FORMAT_VERSION, header, tensors))
     assert expected in error_of(path)
+
+
+@pytest.mark.parametrize("change", ["shape", "incomplete"])
+def test_a_damaged_forest_of_a_committee_is_named(tmp_path, change):
+    path = tmp_path / "f.safetensors"
+    config = RunConfig(model="wl-forest", model_arguments={"trees": 2})
+    train_final(planted(), config, members=2).model.save(path)
+    read = read_checked(path, FORMAT, FORMAT_VERSION)
+    tensors, skipped = dict(read.tensors), ("format", "version", "sha256")
+    header = {name: value for name, value in read.content.items() if name not in skipped}
+    feature = tensors.pop("members.2.feature")
+    if change == "shape":
+        tensors["members.2.feature"] = feature[:-1].clone()
+    path.write_bytes(encode_checked(FORMAT, FORMAT_VERSION, header, tensors))
+    assert "expected the arrays of member 2, found others (WLForest: '" in error_of(path)
 
 
 def test_a_single_model_has_no_entry_of_a_committee(tmp_path):

@@ -358,7 +358,12 @@ def _member(
     """One member with its fitted values; ``number`` is named in messages, unless it is the only one."""
     if is_classical(config.model):
         model = build_classical(config, header["num_classes"])
-        model.load_state(tensors)
+        try:
+            model.load_state(tensors)
+        except GraphcapsError as error:
+            if number is None:
+                raise
+            raise DataError(path, f"the arrays of member {number}", f"others ({error})") from error
         return model
     sizes = header["in_channels"], header["num_classes"], recipe.edge_kinds
     return _network(path, model_factory(config, *sizes), tensors, number)
