@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from graphcaps.cli.output import option
 
@@ -136,12 +136,13 @@ def configure(
         epochs, batch_size, learning_rate (optional): Replace the values of the preset.
         max_nodes (int, optional): Replaces the value of the preset; 0 keeps all nodes.
         precision (str, optional): Precision of matrix products on a GPU.
-        parts (str, optional): HGCN's option of that name, ``"blocks"``.
+        parts (str, optional): HGCN's option of that name, ``"groups"`` or ``"blocks"``.
         settings (sequence of str, optional): Further values as ``NAME=VALUE``, see :func:`change_settings`.
     """
     from graphcaps.config import RunConfig
     from graphcaps.errors import ArgumentError
     from graphcaps.models import MODELS, find_model, is_classical
+    from graphcaps.nn.part_loss import Parts
     from graphcaps.presets import is_published, load_preset
     from graphcaps.presets.model_presets import preset_of_graphs, replace_model
     from graphcaps.training.auto_config import check_network_options
@@ -180,14 +181,15 @@ def configure(
                 raise ArgumentError("options", "--preset", expected, f"'{config.source}' with it")
     if parts is not None:
         has_parts = "parts" in find_model(config.model).options()
-        if parts != "blocks" or not has_parts:
+        if parts not in get_args(Parts) or not has_parts:
             models = ", ".join(name for name in MODELS if "parts" in MODELS[name].options())
             got = repr(parts) if has_parts else f"the model '{config.model}'"
-            raise ArgumentError("options", "--parts", f"be 'blocks', with the model {models}", got)
+            expected = f"be one of {', '.join(get_args(Parts))}, with the model {models}"
+            raise ArgumentError("options", "--parts", expected, got)
         config = config.with_model(parts=parts)
         names = {text.partition("=")[0] for text in settings or ()}
-        if "context" in config.model_arguments and "context" not in names:
-            config = config.with_model(context="none")  # parts have message passing layers of their own
+        if parts == "blocks" and "context" in config.model_arguments and "context" not in names:
+            config = config.with_model(context="none")  # blocks have message passing layers of their own
     if max_nodes is not None:
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)

@@ -76,7 +76,11 @@ def train(
     model: ModelName = None,
     parts: Annotated[
         str | None,
-        option("--parts", metavar="blocks", help="Train capsules to be parts of the graph (docs/parts.md)."),
+        option(
+            "--parts",
+            metavar="groups|blocks",
+            help="Make capsules connected groups of nodes, or train them to be dense parts (docs/parts.md).",
+        ),
     ] = None,
     settings: Settings = None,
     epochs: Epochs = None,

@@ -54,7 +54,7 @@ _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, co
 }
 _OPTIONAL_REALS = ("dropout", "weight_decay")  # None: by the number of graphs, and by the preset
 _CHOICES: dict[str, tuple[Any, ...]] = {
-    "parts": (None, "blocks"),
+    "parts": (None, "blocks", "groups"),
     "context": (None, "none", *context_kinds()),
     "context_jumping": (None, True, False),
     "calibrate": (True, False, "temperature", "isotonic"),
@@ -157,9 +157,9 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     model = {key: _to_python(parameters[key]) for key in _MODEL_PARAMETERS}
     model["num_capsules"] = tuple(int(count) for count in listed)
     changed = changed.with_model(**_given(model, base))
-    has_parts, by_preset = parameters["parts"] is not None, parameters["context"] is None
-    if has_parts and by_preset and "context" in changed.model_arguments:
-        changed = changed.with_model(context="none")  # parts have message passing layers of their own
+    has_blocks, by_preset = parameters["parts"] == "blocks", parameters["context"] is None
+    if has_blocks and by_preset and "context" in changed.model_arguments:
+        changed = changed.with_model(context="none")  # blocks have message passing layers of their own
     for name in ("context_layers", "context_jumping"):
         if parameters[name] and changed.model_arguments.get("context", "none") == "none":
             expected = f"come with a context, {', '.join(map(repr, context_kinds()))}"

@@ -16,6 +16,7 @@ from torch_geometric.nn import MessagePassing
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
+from graphcaps.nn.collate import attach_precomputed
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
@@ -248,4 +249,5 @@ def _hgcn_batch(
         network = unwrap_hgcn(model)
     kind = None if edge_attr is None else edge_kind(edge_attr, network.edge_kinds, "node_scores")
     table = edge_table(edge_index, x.size(0), kind=kind)
-    return network, GraphBatch(x, Segments.from_index(batch, num_graphs), table)
+    graphs = GraphBatch(x, Segments.from_index(batch, num_graphs), table)
+    return network, attach_precomputed("node_scores", graphs, network.precomputation, x.dtype)

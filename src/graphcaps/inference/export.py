@@ -128,7 +128,7 @@ def _exportable(model: RegisteredModel) -> GraphModel:
     if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
         fix = "Layers of torch-geometric cannot be exported."
         raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
-    if not model.export_formats:
+    if not model.export_formats or model.precomputation is not None:
         fix = "Its arrays have sizes that depend on the values of others, or are computed beforehand."
         raise ArgumentError("export", "model", "be one that can be exported", type(model).__name__, fix)
     return model

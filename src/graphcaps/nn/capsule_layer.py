@@ -9,6 +9,7 @@ from graphcaps.errors import ArgumentError, ShapeError, check_at_least
 from graphcaps.nn.context import Context
 from graphcaps.nn.edge_modulation import EdgeModulation
 from graphcaps.nn.graph_layer import GraphLayer
+from graphcaps.nn.group_assignment import GroupAssignment
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
@@ -19,9 +20,10 @@ from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
+from graphcaps.ops.routing.iterations import capsules_of_assignment
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.profiling import profiled
-from graphcaps.types import CapsuleLevel, Contributions, EdgeTable, Segments
+from graphcaps.types import CapsuleLevel, CoarseLevel, Contributions, EdgeTable, Routing, Segments
 
 __all__ = ["CapsuleLayer"]
 
@@ -65,6 +67,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         context (Context, optional): The same with leading axes; excludes ``trunk``.
         edge_kinds (tuple or int): Number of values of each edge label column: :math:`\hat A u` over nodes becomes an
             :class:`EdgeModulation`. A trunk or context has its own. (default: (), labels are not read)
+        groups (bool): Whether the nodes of a precomputed group belong to the same capsules
+            (:class:`GroupAssignment`). (default: False)
         detach (bool, optional): Whether c carries no gradient. (default: according to the formulation)
         method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes of the parameters. (default: ())
@@ -96,6 +100,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         trunk: Trunk | None = None,
         context: Context | None = None,
         edge_kinds: int | tuple[int, ...] = (),
+        groups: bool = False,
         detach: bool | None = None,
         method: RoutingMethod = "auto",
         lead: tuple[int, ...] = (),
@@ -126,6 +131,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         modulates = bool(kinds) and message_passing is None
         self.modulation = EdgeModulation(in_channels, kinds, lead=lead) if modulates else None
         self.detach = self.released if detach is None else detach
+        self.groups = GroupAssignment(num_capsules, lead=lead) if groups else None
         self.weight = nn.Parameter(torch.empty(*lead, num_capsules, in_channels, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, num_capsules, capsule_dim))
         self.reset_parameters()
@@ -139,12 +145,17 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             self.context.reset_parameters()
         if self.modulation is not None:
             self.modulation.reset_parameters()
+        if self.groups is not None:
+            self.groups.reset_parameters()
         glorot_(self.weight, self.in_channels, self.capsule_dim)
         nn.init.zeros_(self.bias)
 
     def _routing(self, trace: bool) -> dict[str, float | bool]:
-        epsilon = RELEASED_EPSILON if self.released else 0.0
-        return {"detach": self.detach or trace, "epsilon": epsilon, "trace": trace}
+        return {"detach": self.detach or trace, "epsilon": self._epsilon, "trace": trace}
+
+    @property
+    def _epsilon(self) -> float:
+        return RELEASED_EPSILON if self.released else 0.0
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> CapsuleLevel:
         """Output capsules from the nodes of a ragged batch, ``x [*lead, V, in]``."""
@@ -167,8 +178,18 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         h = propagate(hat, edges) if message_passing is None else message_passing(hat, edges, segments)
         return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
-    def route(self, hop: Hop, edges: EdgeTable, segments: Segments, *, trace: bool = False) -> CapsuleLevel:
+    def route(
+        self,
+        hop: Hop,
+        edges: EdgeTable,
+        segments: Segments,
+        *,
+        groups: CoarseLevel | None = None,
+        trace: bool = False,
+    ) -> CapsuleLevel:
         """The second half of ``forward``: routing, and the graph of the output capsules.
+
+        A layer with groups needs the level ``groups`` of the batch.
 
         With ``trace`` the assignments of every iteration and the contributions to the lengths of the output capsules
         are kept; no assignment carries a gradient.
@@ -185,6 +206,19 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
                 method=self.method,
                 **self._routing(trace),  # type: ignore[arg-type]
             )
+            if self.groups is not None:
+                assert groups is not None, "a layer with groups needs their level"
+                assignment = self.groups(routing.assignment, groups, segments)
+                output = capsules_of_assignment(
+                    hop.h,
+                    self.weight,
+                    self.bias,
+                    segments,
+                    assignment,
+                    mean if self.released else None,
+                    self._epsilon,
+                )
+                routing = Routing(output, assignment, routing.iterations)
             capsules = self._add_residual(routing.capsules, mean)
         with profiled("coarsening"):
             adjacency = self._clamp(coarsen(routing.assignment, edges, segments)) if self.coarsen else None

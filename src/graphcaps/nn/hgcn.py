@@ -13,7 +13,15 @@ from graphcaps.nn.context import Context, ContextKind, context_kinds
 from graphcaps.nn.decoder import AdjacencyDecoder
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.losses import LOWER_MARGIN, UPPER_MARGIN, margin_loss
-from graphcaps.nn.part_loss import CONTEXT_HOPS, CONTEXT_LAYERS, Parts, PartsOutput, block_loss, check_parts
+from graphcaps.nn.part_loss import (
+    CONTEXT_HOPS,
+    CONTEXT_LAYERS,
+    Parts,
+    PartsOutput,
+    block_loss,
+    check_parts,
+    group_loss,
+)
 from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.replica_number import set_margins
 from graphcaps.nn.trunk import Trunk, TrunkKind
@@ -21,9 +29,11 @@ from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO
 from graphcaps.ops.routing import RoutingMethod
+from graphcaps.ops.structure.modularity_groups import ModularityGroups
+from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.profiling import profiled
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
-from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
+from graphcaps.types import CoarseLevel, GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["HGCN", "auto_class_residual", "auto_dropout", "auto_reconstruct_up_to"]
 
@@ -130,7 +140,9 @@ class HGCN(GraphModel):
             (default: "joined")
         parts (str, optional): Extension: ``"blocks"`` trains the capsules of the first level to be parts of the graph,
             one kind of part per capsule, with :class:`Context` under the votes, gradient through the routing, and a
-            loss (:func:`graphcaps.nn.part_loss.block_loss`). ``num_capsules[0]`` is then the largest number of kinds.
+            loss (:func:`graphcaps.nn.part_loss.block_loss`). ``"groups"`` assigns connected groups of nodes as a whole,
+            which are computed from the graph (:class:`graphcaps.nn.GroupAssignment`), with gradient through the routing
+            and :func:`graphcaps.nn.part_loss.group_loss`. ``num_capsules[0]`` is then the largest number of kinds.
             (default: None, the published model)
         parts_weight (float): Weight of that loss. (default: 1.0)
         upper_margin (float): Length from which the capsule of the true class has no loss, in training. The loss in
@@ -221,11 +233,11 @@ class HGCN(GraphModel):
                 "HGCN", "routing", f"be one of {', '.join(get_args(RoutingMethod))}", repr(routing)
             )
         check_parts(parts, parts_weight)
-        if parts is not None and trunk is not None:
+        if parts == "blocks" and trunk is not None:
             raise ArgumentError("HGCN", "trunk", f"be None beside parts='{parts}'", "both")
         _check_context(context, context_layers)
-        if context != "none" and (parts is not None or trunk is not None):
-            other = "a trunk" if parts is None else f"parts='{parts}'"
+        if context != "none" and (parts == "blocks" or trunk is not None):
+            other = f"parts='{parts}'" if parts == "blocks" else "a trunk"
             raise ArgumentError("HGCN", "context", f"be 'none' beside {other}", repr(context))
         if not num_capsules:
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
@@ -248,7 +260,7 @@ class HGCN(GraphModel):
             self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
         width = self.primary.capsule_dim
         passing: Context | None = None
-        if parts is not None:
+        if parts == "blocks":
             passing = Context(width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, edge_kinds=self.edge_kinds, lead=lead)
         elif context != "none":
             passing = Context(
@@ -278,6 +290,7 @@ class HGCN(GraphModel):
                     else None,
                     context=passing if over_nodes else None,
                     edge_kinds=self.edge_kinds if over_nodes and not trunk and passing is None else (),
+                    groups=over_nodes and parts == "groups",
                     detach=False if finds_parts else None,
                     method=routing,
                     lead=lead,
@@ -303,6 +316,22 @@ class HGCN(GraphModel):
         host."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
         return not sampled and all(layer.trunk is None for layer in self.layers)
+
+    @property
+    def precomputation(self) -> Precomputation | None:
+        """The groups of ``parts="groups"``; ``None`` without this option."""
+        return ModularityGroups() if self.parts == "groups" else None
+
+    def _groups(self, batch: GraphBatch) -> CoarseLevel | None:
+        """The level of groups of a batch, if the model reads it."""
+        if self.parts != "groups":
+            return None
+        if len(batch.levels) != 1:
+            fix = "Make batches from graphcaps.data.precompute.precompute(store, model.precomputation)."
+            raise ArgumentError(
+                "HGCN", "batch", "have a precomputed level of groups", f"{len(batch.levels)}", fix
+            )
+        return batch.levels[0]
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):
@@ -346,7 +375,8 @@ class HGCN(GraphModel):
         with profiled("hop"):
             hop = first.hop(u, batch.edges, segments)
         primary = u if trace else hop.inputs
-        level = first.route(hop, batch.edges, segments, trace=trace)
+        groups = self._groups(batch)
+        level = first.route(hop, batch.edges, segments, groups=groups, trace=trace)
         levels = [level]
         with profiled("class level"):
             for layer in above:
@@ -371,7 +401,8 @@ class HGCN(GraphModel):
                 loss = self.decoder(primary, batch.edges, segments, class_capsules=level.capsules, y=classes)
         if self.parts is None:
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
-        parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
+        part_loss = block_loss if self.parts == "blocks" else group_loss
+        parts_loss = None if y is None else part_loss(levels[0].assignment, batch.edges, segments)
         return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, parts_loss)
 
     def loss(

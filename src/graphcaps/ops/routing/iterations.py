@@ -19,7 +19,13 @@ from graphcaps.ops.routing.factored import append_ones, iterate
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import Routing, Segments
 
-__all__ = ["route_dense_traced", "route_traced", "routing_assignments", "routing_assignments_dense"]
+__all__ = [
+    "capsules_of_assignment",
+    "route_dense_traced",
+    "route_traced",
+    "routing_assignments",
+    "routing_assignments_dense",
+]
 
 
 def route_traced(
@@ -43,11 +49,27 @@ def route_traced(
         epsilon (float): As in :func:`graphcaps.ops.squash`.
     """
     assignments = routing_assignments(h, weight, bias, segments, iterations, epsilon)
-    tiles = tile_rows(segments)
-    C = to_tiles(assignments[-1], tiles)  # [*lead, N, t, J]
-    G = sum_tiles(C.mT @ to_tiles(h, tiles), tiles)
-    u = _capsules(G, sum_tiles(C.sum(-2), tiles), weight, bias, residual, epsilon)
+    u = capsules_of_assignment(h, weight, bias, segments, assignments[-1], residual, epsilon)
     return Routing(u, assignments[-1], assignments)
+
+
+def capsules_of_assignment(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    segments: Segments,
+    assignment: Tensor,
+    residual: Tensor | None = None,
+    epsilon: float = RELEASED_EPSILON,
+) -> Tensor:
+    """Output capsules squash(Σ c v + r) of votes with a given assignment c ``[*lead, V, J]``, ``[*lead, B, J, d']``.
+
+    The other arguments are those of :func:`route_traced`. Gradients reach all of them.
+    """
+    tiles = tile_rows(segments)
+    C = to_tiles(assignment, tiles)  # [*lead, N, t, J]
+    G = sum_tiles(C.mT @ to_tiles(h, tiles), tiles)
+    return _capsules(G, sum_tiles(C.sum(-2), tiles), weight, bias, residual, epsilon)
 
 
 def route_dense_traced(

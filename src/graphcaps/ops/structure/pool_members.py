@@ -1,4 +1,4 @@
-"""Pooling of the nodes of a level into those of the next coarser one."""
+"""Pooling of the nodes of a level into those of the next coarser one, and back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.ragged.reductions import segment_max, segment_mean
-from graphcaps.ops.ragged.tiles import flat_index, segment_sum
-from graphcaps.ops.row_sums import select_rows
+from graphcaps.ops.ragged.tiles import flat_index, segment_broadcast, segment_sum
+from graphcaps.ops.row_sums import select_rows, sum_rows
 from graphcaps.types import CoarseLevel
 
-__all__ = ["MemberReduction", "pool_members"]
+__all__ = ["MemberReduction", "pool_members", "spread_groups"]
 
 MemberReduction = Literal["sum", "mean", "max"]
 
@@ -57,3 +57,20 @@ def pool_members(x: Tensor, level: CoarseLevel, reduction: MemberReduction = "su
         weights = members.weights.to(x.dtype)
         rows = (weights.unsqueeze(-1) * rows.unsqueeze(-2)).flatten(-2)  # [*lead, P, H d]
     return segment_sum(rows, segments)
+
+
+def spread_groups(values: Tensor, level: CoarseLevel, num_rows: int) -> Tensor:
+    """Values of the coarse nodes copied to their members, for a level in which every row is a member once.
+
+    Args:
+        values (Tensor): Rows of the level, ``[*lead, V', d]``.
+        level (CoarseLevel): A level of a batch.
+        num_rows (int): Number of rows V of the level below.
+
+    Returns:
+        Tensor: ``[*lead, V, d]``; 0 at padding rows.
+    """
+    source, d = level.members.source, values.size(-1)
+    rows = segment_broadcast(values, level.members.segments).reshape(-1, d)  # 0 at padding
+    spread = sum_rows(rows, flat_index(source, num_rows), source.shape[:-1].numel() * num_rows)
+    return spread.reshape(*source.shape[:-1], num_rows, d)

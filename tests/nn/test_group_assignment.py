@@ -1,0 +1,168 @@
+"""The option ``parts="groups"``: its loss and assignment by slow forms, and the invariants of the model."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphcaps.data.precompute import precompute
+from graphcaps.errors import ArgumentError
+from graphcaps.nn import HGCN, GroupAssignment, PartsOutput, group_loss
+from graphcaps.ops.structure.modularity_groups import ModularityGroups
+from graphcaps.types import GraphBatch, HGCNOutput
+from tests.graphs import Graphs, assert_equal, random_graphs
+
+CHANNELS = 5
+
+
+def _model(lead: tuple[int, ...] = (), seed: int = 3, **arguments: Any) -> HGCN:
+    torch.manual_seed(seed)
+    small: dict[str, Any] = {"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2, "parts": "groups"}
+    return HGCN(CHANNELS, 2, lead=lead, **(small | arguments)).double()
+
+
+def _batch(graphs: Graphs, chosen: Tensor | None = None) -> GraphBatch:
+    store = precompute(graphs.as_store(), ModularityGroups(), dtype=torch.float64)
+    return store.batch(graphs.x, torch.arange(len(graphs.y)) if chosen is None else chosen)
+
+
+def _groups_of_rows(batch: GraphBatch) -> Tensor:
+    members = batch.levels[0].members
+    groups = torch.zeros(batch.segments.num_rows, dtype=torch.long)
+    real = members.segments.index < members.segments.num_graphs
+    groups[members.source[real]] = members.segments.index[real]
+    return groups
+
+
+def _entropy(c: Tensor) -> Tensor:
+    return -(c * c.log()).sum(-1)
+
+
+def test_loss_equals_the_sum_over_all_pairs() -> None:
+    graphs = random_graphs([7, 12, 1, 4])
+    generator = torch.Generator().manual_seed(5)
+    c = torch.randn(24, 3, generator=generator, dtype=torch.float64).softmax(-1).requires_grad_()
+    A = torch.zeros(24, 24, dtype=torch.float64)
+    A[graphs.edge_index[0], graphs.edge_index[1]] = 1
+    total, counted = torch.zeros((), dtype=torch.float64), 0
+    for graph in range(4):
+        rows = (graphs.batch == graph).nonzero().squeeze(-1)
+        a, M = A[rows][:, rows], A[rows].sum()
+        if M == 0:
+            continue
+        counted += 1
+        d = a.sum(1)
+        expected_edges = torch.outer(d, d) / M
+        total = total + ((a - expected_edges) * (c[rows] @ c[rows].T)).sum() / M
+    information = (_entropy(c.mean(0)) - _entropy(c).mean()) / math.log(3)
+    expected = -total / counted - 0.4 * information
+    actual = group_loss(c, graphs.edges, graphs.segments, information=0.4)
+    assert_equal(actual, expected, "loss")
+    (gradient,) = torch.autograd.grad(actual, c)
+    assert_equal(gradient, torch.autograd.grad(expected, c)[0], "gradient")
+
+
+def test_loss_of_graphs_without_edges_has_the_information_alone() -> None:
+    graphs = random_graphs([1, 3])
+    graphs.edge_index = torch.zeros(2, 0, dtype=torch.long)
+    c = torch.full((4, 2), 0.5, dtype=torch.float64, requires_grad=True)
+    loss = group_loss(c, graphs.edges, graphs.segments)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(0, abs=1e-12)
+    assert c.grad is not None
+    assert c.grad.isfinite().all()
+
+
+def test_assignment_equals_the_mean_of_logits_in_a_loop() -> None:
+    batch = _batch(random_graphs([7, 12, 4]))
+    rows = _groups_of_rows(batch)
+    logits = torch.randn(23, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logits.requires_grad_()
+    layer = GroupAssignment(4).double()
+    actual = layer(logits.softmax(-1), batch.levels[0], batch.segments)
+    centred = logits - logits.mean(-1, keepdim=True)
+    pooled = torch.stack([centred[rows == rows[row]].mean(0) for row in range(23)])
+    normalised = (pooled - pooled.mean(0)) / (pooled.var(0, correction=0) + layer.norm.epsilon).sqrt()
+    expected = (4.0 * normalised).softmax(-1)
+    assert_equal(actual, expected, "assignment")
+    weights = torch.rand(23, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    gradients = [torch.autograd.grad((c * weights).sum(), logits)[0] for c in (actual, expected)]
+    assert_equal(*gradients, "gradient")
+
+
+def _step(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str, Tensor]]:
+    model.zero_grad()
+    output = model.forward_batch(batch, batch.y)
+    assert batch.y is not None
+    total = model.loss(output, batch.y).total
+    total.sum().backward()
+    return output, total, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("formulation", ["released", "paper"])
+def test_nodes_of_a_group_have_one_assignment_and_all_parameters_a_gradient(formulation: str) -> None:
+    model, batch = _model(formulation=formulation), _batch(random_graphs([7, 12, 4]))
+    output, _, gradients = _step(model, batch)
+    assert isinstance(output, PartsOutput)
+    assignment, groups = output.levels[0].assignment.detach(), _groups_of_rows(batch)
+    for group in groups.unique():
+        rows = assignment[groups == group]
+        assert_equal(rows, rows[:1].expand_as(rows), "rows of a group")
+    for name in ("layers.0.weight", "layers.0.groups.norm.weight", "primary.weight"):
+        assert bool(gradients[name].any()), name
+    traced = model.eval().forward_batch(batch, trace=True)
+    plain = model.forward_batch(batch)
+    assert_equal(traced.levels[0].assignment, plain.levels[0].assignment, "traced assignment")
+    assert_equal(traced.class_scores, plain.class_scores, "traced scores")
+    contributions = traced.levels[0].contributions
+    assert contributions is not None
+    lengths = torch.linalg.vector_norm(traced.levels[0].capsules, dim=-1)
+    sums = torch.zeros_like(lengths).index_add(0, batch.segments.index, contributions.inputs)
+    assert_equal(sums + contributions.residual, lengths.detach(), "contributions")
+
+
+def test_a_call_of_torch_geometric_computes_the_groups() -> None:
+    graphs = random_graphs([7, 12, 4])
+    model = _model().eval()
+    called = model(graphs.x, graphs.edge_index, graphs.batch)
+    assert_equal(called.class_scores, model.forward_batch(_batch(graphs)).class_scores, "scores")
+    with pytest.raises(ArgumentError, match="'batch' must have a precomputed level of groups, got 0"):
+        model.forward_batch(graphs.as_batch())
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_a_replica_equals_the_model_alone(training: bool) -> None:
+    graphs = random_graphs([7, 40, 1, 12, 33, 5])
+    indices = [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
+    singles = [_model(seed=f).train(training) for f in range(3)]
+    stacked = _model((3,)).train(training)
+    state = stacked.state_dict()
+    for f, single in enumerate(singles):
+        for name, value in single.state_dict().items():
+            state[name][f].copy_(value)
+    together = _step(stacked, _batch(graphs, torch.tensor(indices)))
+    for f, single in enumerate(singles):
+        _, total, gradients = _step(single, _batch(graphs, torch.tensor([g for g in indices[f] if g >= 0])))
+        assert_equal(together[1][f], total, f"loss of replica {f}")
+        for name, gradient in gradients.items():
+            assert_equal(together[2][name][f], gradient, f"{name} of replica {f}")
+        for name, value in single.state_dict().items():
+            assert_equal(stacked.state_dict()[name][f].double(), value.double(), name)
+
+
+def test_node_order_does_not_matter() -> None:
+    graphs, model = random_graphs([7, 12, 4]), _model()
+    permutations = [torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (7, 12, 4)]
+    order = torch.cat([permutations[0], permutations[1] + 7, permutations[2] + 19])
+    permuted = Graphs(graphs.x[order], order.argsort()[graphs.edge_index], graphs.batch, graphs.y)
+    bare, other = (_step(model, _batch(one)) for one in (graphs, permuted))
+    assert_equal(other[0].levels[0].assignment, bare[0].levels[0].assignment[order], "assignment")
+    assert_equal(other[1], bare[1], "loss")
+
+
+def test_a_context_may_stand_beside_groups() -> None:
+    model, graphs = _model(context="residual"), random_graphs([7, 4])
+    assert model.capturable
+    assert model(graphs.x, graphs.edge_index, graphs.batch).class_scores.isfinite().all()
