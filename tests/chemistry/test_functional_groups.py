@@ -28,6 +28,10 @@ def test_groups_have_smarts_and_the_names_of_rdkit() -> None:
     assert methyl == ("[#6]", "")
 
 
+def test_smarts_have_no_stereochemistry() -> None:
+    assert named("C[C@H](N)C(=O)O", [0, 1, 2])[0][0] == "[#6]-[#6]-[#7]"
+
+
 def test_a_name_stands_for_at_least_half_of_the_atoms() -> None:
     # A hydroxyl group of two atoms in a group of nine.
     assert named("CC(C)(C)CC(C)(C)O", list(range(9)))[0][1] == ""

@@ -200,6 +200,7 @@ def _name_groups(text: object) -> ParsedMolecule:
     chem, request = _chem(), json.loads(str(text))
     if "smiles" in request:
         molecule = _valid(chem, request["smiles"])
+        chem.RemoveStereochemistry(molecule)  # of one example; other groups of the kind may have another
     else:
         molecule = chem.Mol(base64.b64decode(request["binary"]))
         for atom in molecule.GetAtoms():  # as many hydrogens as the valence asks for

@@ -71,7 +71,7 @@ def _class_cell(card: CapsuleCard) -> str:
     largest = sorted(shares, key=lambda entry: -entry[1])[:_MAX_CLASSES]
     listed = shares if len(shares) <= _MAX_CLASSES else largest
     more = ["…"] if len(shares) > _MAX_CLASSES else []
-    return "\n".join([*(f"{name} {_percent(share)}" for name, share in listed), *more])
+    return "\n".join([*(f"{name}: {_percent(share)}" for name, share in listed), *more])
 
 
 def _group_cell(card: CapsuleCard) -> str:
