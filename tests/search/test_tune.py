@@ -93,6 +93,12 @@ def test_a_resumed_search_equals_an_unbroken_one(
     assert _facts(resumed.trials) == _facts(unbroken[0].trials)
     assert not (tmp_path / "unfinished").exists()
     assert (tmp_path / "best.toml").read_text() == (unbroken[1] / "best.toml").read_text()
+    optuna = pytest.importorskip("optuna")
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.load_study(study_name=optuna.get_all_study_names(storage)[0], storage=storage)
+    assert [trial.params["model.dropout"] for trial in study.trials] == [
+        trial.values["model.dropout"] for trial in resumed.trials
+    ]
     # A complete search is left as it is.
     again: list[SearchProgress] = []
     assert _facts(_search(sampler="tpe", out=tmp_path, resume=True).run(again.append).trials) == _facts(
@@ -128,6 +134,7 @@ def test_the_labels_of_test_graphs_are_not_read() -> None:
     assert _facts(other) != _facts(trials[0])
 
 
+@pytest.mark.slow
 def test_a_nested_search_scores_test_folds_that_it_has_not_seen(tmp_path: Path) -> None:
     store = graphs()
     assert store.y is not None
@@ -140,6 +147,7 @@ def test_a_nested_search_scores_test_folds_that_it_has_not_seen(tmp_path: Path) 
     assert nested.difference == pytest.approx(nested.unnested_accuracy - nested.accuracy)
     assert result.as_dict()["nested"]["difference"] == pytest.approx(nested.difference, abs=1e-4)
     assert (tmp_path / "nested" / "fold3" / "best.toml").is_file()
+    assert json.loads((tmp_path / "nested.json").read_text()) == nested.as_dict()
     # Other labels of the graphs of the second test fold leave the search inside that fold as it is.
     y = store.y.clone()
     test = run.search.folds.held_out(1).test

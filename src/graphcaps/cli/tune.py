@@ -209,7 +209,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[SearchProgress], None]]:
                 tasks[event.part] = progress.add_task(title, total=event.total, metrics="")
             parts = [f"{event.ended}/{event.trials} trials"]
             if event.epoch is not None:
-                parts.append(f"epoch {event.epoch.epoch}/{event.epoch.rung} of {event.epoch.trials} trials")
+                parts.append(f"epoch {event.epoch.epoch}/{event.epoch.rung}")
             if event.best is not None:
                 parts.append(f"best {event.best.loss:.4f} (trial {event.best.number})")
             progress.update(tasks[event.part], completed=event.work, metrics="  ".join(parts))

@@ -105,7 +105,9 @@ class SearchFolder:
         write_atomically(self.path / "trials.csv", trials_csv(trials, self.space))
         if best is not None:
             write_atomically(self.path / "best.toml", best)
-        ended = [trial for trial in trials if trial.state != "running"]
+        # Complete batches only: trials are added to the study in their order.
+        running = {trial.batch for trial in trials if trial.state == "running"}
+        ended = [trial for trial in trials if trial.batch not in running]
         if optuna_installed():
             store_trials(self.path / "study.db", name, ended, self.space)
 

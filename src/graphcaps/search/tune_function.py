@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,8 +129,9 @@ class TuneRun:
         except TimeUp:
             return result
         nested = self._score(result.search, inner)
-        result = TuneResult(result.search, nested)
-        return result
+        if self.folder is not None:
+            write_atomically(self.folder / "nested.json", json.dumps(nested.as_dict(), indent=1) + "\n")
+        return TuneResult(result.search, nested)
 
     def _score(self, search: SearchResult, inner: tuple[SearchResult, ...]) -> NestedResult:
         """Scores every outer test fold once with each of the two configurations."""
