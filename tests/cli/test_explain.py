@@ -128,6 +128,28 @@ def test_counterfactuals_of_one_graph(tmp_path: Path, data: Path) -> None:
     assert content["counterfactuals"] == found[graph].as_dict()
 
 
+def test_metrics_of_a_network_without_capsules(data: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.safetensors", tmp_path / "two.safetensors"
+    train_small(planted(), "gin").save(one)
+    train_small(planted(), "gin", epochs=3).save(two)
+    result = run(one, data, "--measure", "--methods", "gradient,random", "--beside", two)
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.stdout.split())
+    assert "scores AUC nodes AUC edges fidelity+" in words
+    assert "known in 6 graphs" in words
+    assert "rank correlation of node scores: gradient" in words
+    assert "NMI" not in words
+    content = json.loads(run(one, data, "--measure", "--methods", "gradient", "--json").stdout)
+    assert content["capsules"] is None
+    assert 0 <= content["methods"]["gradient"]["auc_nodes"] <= 1
+    refused = run(one, data, "--measure", "--methods", "capsules")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "The model has no capsules." in refused.stderr
+    refused = run(one, data)
+    assert refused.exit_code == 2
+    assert "must be an HGCN" in refused.stderr
+
+
 def test_metrics_as_table_and_json(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def list_datasets(root: Root = None, as_json: Json = False) -> None:
     for name, entry in CATALOGUE.items():
         here = "yes" if paths[name] else "no"
         if entry.embedded:
-            here = "embedded" if entry.extra is None else f"embedded, needs {entry.extra}"
+            here = "embedded" if entry.extra is None else f"embedded ({entry.extra})"
         row = (name, f"{entry.graphs:,}", str(entry.classes), here, entry.nodes, entry.kind, entry.title)
         table.add_row(*row[: len(table.columns)])
     console.print(table)

@@ -62,7 +62,6 @@ _SCORE_METRICS = {
     "auc_edges": "AUC edges",
     "fidelity_plus": "fidelity+",
     "fidelity_minus": "fidelity−",
-    "sparsity": "sparsity",
 }
 _TIME = {"seconds_per_graph": "s per graph"}
 _MAX_NODES = 12  # nodes shown of a capsule
