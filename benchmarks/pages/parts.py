@@ -1,4 +1,4 @@
-"""Tables and numbers of ``docs/parts.md``, from ``results/parts.json`` and ``results/parts``."""
+"""Tables and numbers of ``docs/parts.md``, from ``parts.json``, ``part-structure.json`` and ``parts`` in results."""
 
 from __future__ import annotations
 
@@ -22,8 +22,45 @@ def read(root: Path) -> dict[str, dict[str, Any]]:
 def page(root: Path) -> str:
     """The page with its tables replaced; ``root`` is the root of the repository."""
     rows = read(root)
-    sections = {"part agreement": models_table(rows), "part agreement of seeds": seeds_table(rows)}
+    sections = {
+        "part structure": structure_table(root),
+        "part agreement": models_table(rows),
+        "part agreement of seeds": seeds_table(rows),
+    }
     return replace_sections((root / "docs" / "parts.md").read_text("utf-8"), sections)
+
+
+STRUCTURE = {
+    "accuracy": "accuracy",
+    "parts_per_graph": "capsules per graph",
+    "three_to_seven": "3 to 7",
+    "connected": "connected",
+    "entropy": "entropy",
+    "in_one_capsule": "reason in one capsule",
+    "group_recall": "group recall",
+    "auc": "auc",
+    "nmi": "nmi",
+    "nmi_all": "nmi, all nodes",
+    "seconds": "time",
+}
+
+
+def structure_table(root: Path) -> str:
+    """Structure of the lowest capsules on unseen graphs, by data set and model."""
+    rows = json.loads((root / "results" / "part-structure.json").read_text("utf-8"))["rows"]
+    plain = {row["dataset"]: row["mean"]["seconds"] for row in rows if row["model"] == "plain"}
+    cells = []
+    for row in rows:
+        values = row["mean"] | {"seconds": row["mean"]["seconds"] / plain[row["dataset"]]}
+        cells.append([row["dataset"], row["model"], *(_structure(name, values) for name in STRUCTURE)])
+    return table(("data", "parts", *STRUCTURE.values()), cells)
+
+
+def _structure(name: str, values: dict[str, Any]) -> str:
+    if name not in values:
+        return DASH
+    digits = 1 if name in ("accuracy", "parts_per_graph", "seconds") else 2
+    return f"{values[name]:.{digits}f}"
 
 
 def models_table(rows: dict[str, dict[str, Any]]) -> str:
