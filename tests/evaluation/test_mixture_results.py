@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from graphcaps.config import RunConfig, TrainConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation import cross_validate
+from graphcaps.evaluation import Ledger, cross_validate
 from graphcaps.evaluation.cross_validation import FOLDS_SEED
 from graphcaps.evaluation.mixture_results import CompanionRecords, mixture_results
 from graphcaps.inference.mixture import Mixture
 from graphcaps.metrics import class_metrics
-from graphcaps.training import Replica, companion_weights
+from graphcaps.training import Callback, CallbackError, Replica, companion_weights
 from graphcaps.training.calibration import calibrate_probabilities
 from graphcaps.training.classical_fit import fit_replica
 from graphcaps.training.companion_weights import fit_mixture, stacking_folds
@@ -82,6 +85,13 @@ def test_records_that_do_not_match_are_refused() -> None:
         mixture_results([network], [companions], 2)
     with pytest.raises(ArgumentError, match="must hold predictions, got none in"):
         mixture_results([replace(network, predictions=None)], [companions])
+    assert forest.predictions is not None
+    for name in ("graph", "fold", "part", "y"):
+        values = vars(forest.predictions)[name].copy()
+        values[[0, -1]] = values[[-1, 0]]
+        swapped = replace(forest, predictions=replace(forest.predictions, **{name: values}))
+        with pytest.raises(ArgumentError, match="predict the same graphs in the same folds and parts"):
+            mixture_results([network], [CompanionRecords(("wl-forest",), ((swapped,),))])
 
 
 def test_few_validation_graphs_leave_the_choice_to_out_of_fold_predictions(tmp_path: Path) -> None:
@@ -89,7 +99,7 @@ def test_few_validation_graphs_leave_the_choice_to_out_of_fold_predictions(tmp_p
     assert store.y is not None
     ledger = cross_validate(store, CONFIG, folds=3, companion="wl-forest", results=tmp_path)
     results = ledger.mixture()
-    assert results.stacked
+    assert results.stacked == 3
     (companions,) = ledger.companions
     assert companions.fold_of_inner == tuple(np.repeat(range(3), 3).tolist())
     folds = stratified_folds(store.y, 3, FOLDS_SEED)
@@ -120,9 +130,10 @@ def test_divisions_have_companions_of_their_own(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(companion_weights, "MIN_VALIDATION", 5)
     ledger = cross_validate(labelled(), CONFIG, folds=3, divisions=2, companion="wl-forest")
     both, single = ledger.mixture(), []
-    for found in ledger.companions:
-        records = [record for record in ledger.records if record.key.division == found.division]
-        single.append(mixture_results(records, [found]))
+    for number in ledger.divisions:
+        of_division = ledger.division(number)
+        assert [each.division for each in of_division.companions] == [number]
+        single.append(of_division.mixture())
     assert both.mixture.accuracy.mean == pytest.approx(
         np.mean([each.mixture.accuracy.mean for each in single])
     )
@@ -135,14 +146,46 @@ def test_committees_have_companions(monkeypatch: pytest.MonkeyPatch) -> None:
     store = labelled()
     ledger = cross_validate(store, CONFIG, folds=3, members=2, companion="wl-forest,features-trees")
     results = ledger.mixture(2)
-    assert (results.members, results.stacked) == (2, False)
+    assert (results.members, results.stacked) == (2, 0)
     assert results.weights.shape == (1, 3, 3)
     assert results.parts[0].accuracy.per_seed == ledger.committees(2).accuracy.per_seed
     assert results.parts[0].pooled == ledger.committees(2).pooled
-    assert isinstance(results.mixture.name, str)
+    assert results.mixture.name == "hgcn + wl-forest + features-trees"
+    assert results.rule.endswith("on the validation graphs of each fold")
+    mixed_rule = replace(results, stacked=2).rule
+    assert "in 2 of 3 folds and on the validation graphs in the others" in mixed_rule
+    assert mixed_rule.endswith(
+        "out-of-fold predictions are of one member, and the weights apply to the mean of 2"
+    )
+    assert "one member" not in replace(results, stacked=3, members=1).rule
     assert ledger.companions[0].inner == ()
     with pytest.raises(ArgumentError, match="be evaluated on the same folds, got none"):
         replace(ledger, companions=()).mixture()
+
+
+def test_a_class_that_a_fold_lacks_is_accepted_as_without_companions() -> None:
+    y = torch.arange(39) % 2
+    y[:4] = 2  # one of five folds has none
+    store = replace(planted_parts(num_graphs=39), y=y)
+    ledger = cross_validate(store, CONFIG, folds=5, companion="wl-forest")
+    results = ledger.mixture()
+    assert results.weights.shape == (1, 5, 2)
+    assert results.stacked == 5
+    plain = cross_validate(store, CONFIG, folds=5)
+    assert ledger.held_out == plain.held_out
+
+
+class _Raises(Callback):
+    def on_result(self, results: Mapping[str, float]) -> None:
+        raise RuntimeError("no log")
+
+
+def test_an_error_of_a_callback_loses_no_companion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(companion_weights, "MIN_VALIDATION", 5)
+    with pytest.raises(CallbackError, match="no log") as caught:
+        cross_validate(labelled(), CONFIG, folds=3, divisions=2, companion="wl-forest", callbacks=[_Raises()])
+    assert isinstance(caught.value.result, Ledger)
+    assert caught.value.result.mixture().weights.shape == (2, 3, 2)
 
 
 @pytest.mark.parametrize(

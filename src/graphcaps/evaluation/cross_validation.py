@@ -285,6 +285,7 @@ class CrossValidation:
             ``config`` only in ``num_factors``. Joined factors are one projection, so ``num_factors`` changes only
             the initial weights (docs/method.md). The variants are trained as further replicas of the same run.
         division (int): Number of the division into folds, in place of ``divisions``. (default: 0)
+        may_lack_classes (bool): Accept splits of which a set lacks a class, as folds may. (default: ``False``)
     """
 
     def __init__(
@@ -312,6 +313,7 @@ class CrossValidation:
         members: int = 1,
         division: int = 0,
         companion: str | None = None,
+        may_lack_classes: bool = False,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         optional = {"group": group, "checkpoint_every": checkpoint_every}
@@ -346,7 +348,13 @@ class CrossValidation:
         with_validation = "held-out" in self.protocols
         self.division = division
         self.folds, self.partition = build_folds(
-            store, folds, groups, split, with_validation=with_validation, division=division
+            store,
+            folds,
+            groups,
+            split,
+            with_validation=with_validation,
+            division=division,
+            may_lack_classes=may_lack_classes,
         )
         for fold in range(self.folds.num_folds):
             train = (self.folds.held_out(fold) if with_validation else self.folds.paper(fold)).train
@@ -459,15 +467,24 @@ class CrossValidation:
 
     def run(self, on_event: Callable[[GroupEpoch], object] | None = None) -> Ledger:
         """Trains unfinished seeds; returns the ledger of all records of ``variant``, without joint variants."""
-        ledger = self.run_all(on_event)[self.variant]
-        if self.companion_runs is None:
+        runs, failure = self.companion_runs, None
+        try:
+            ledger = self.run_all(on_event)[self.variant]
+        except CallbackError as error:
+            if runs is None or not isinstance(error.result, Ledger):
+                raise
+            ledger, failure = error.result, error
+        if runs is None:
             return ledger
-        runs = self.companion_runs
         folds = tuple(run.run(on_event).of("held-out") for run in runs.folds)
         inner = tuple(run.run(on_event).of("held-out") for run in runs.inner)
         names = tuple(run.config.model for run in runs.folds)
-        found = CompanionRecords(names, folds, inner, runs.fold_of_inner, self.division)
-        return replace(ledger, companions=(found,))
+        companions = CompanionRecords(names, folds, inner, runs.fold_of_inner, self.division)
+        ledger = replace(ledger, companions=(companions,))
+        if failure is not None:  # last: an exception in a callback loses no companion
+            failure.result = ledger
+            raise failure
+        return ledger
 
     def _companion_runs(self, companion: str | None, seeds: int) -> CompanionRuns | None:
         """The cross-validations of the companions, and inner ones that choose the weights; ``None`` without any."""
@@ -481,6 +498,7 @@ class CrossValidation:
             "resume": self.resume,
             "predictions": True,
         }
+        within: dict[str, Any] = {"split": inner, "may_lack_classes": True}
         outer: dict[str, Any] = {
             "folds": self.folds.num_folds,
             "groups": self._groups,
@@ -500,11 +518,11 @@ class CrossValidation:
         if inner:
             title = f"{self.variant}, {where}"
             runs.append(
-                CrossValidation(self.store, self.config, split=inner, variant=title, **network, **common)
+                CrossValidation(self.store, self.config, variant=title, **within, **network, **common)
             )
             for config in configs:
                 title = f"{config.model}, {where}"
-                runs.append(CrossValidation(self.store, config, split=inner, variant=title, **common))
+                runs.append(CrossValidation(self.store, config, variant=title, **within, **common))
         return CompanionRuns(
             tuple(CrossValidation(self.store, config, **outer, **common) for config in configs),
             tuple(runs),
@@ -767,6 +785,7 @@ def build_folds(
     *,
     with_validation: bool = True,
     division: int = 0,
+    may_lack_classes: bool = False,
 ) -> tuple[Folds, Partition | None]:
     """Stratified folds of a store; with groups or a fixed split, also the partition that records describe.
 
@@ -778,6 +797,7 @@ def build_folds(
         split (Split or sequence, optional): Fixed split, or several, in place of folds.
         with_validation (bool): Whether a validation set is needed, as in the protocol held-out. (default: ``True``)
         division (int): Number of the division into folds; splits have only 0. (default: 0)
+        may_lack_classes (bool): Accept splits of which a set lacks a class. (default: ``False``)
 
     Raises:
         ArgumentError: If labels are missing, the graphs cannot be split, or a part lacks one of the classes; the
@@ -791,7 +811,12 @@ def build_folds(
             raise ArgumentError("cross_validate", "groups", "be left out beside a split", "both")
         splits = (split,) if isinstance(split, Split) else tuple(split)
         return fixed_splits(
-            splits, store.y, FOLDS_SEED, with_validation=with_validation, class_names=store.class_names
+            splits,
+            store.y,
+            FOLDS_SEED,
+            with_validation=with_validation,
+            class_names=store.class_names,
+            may_lack_classes=may_lack_classes,
         )
     if with_validation and type(folds) is int and folds < 3:
         expected = "be at least 3: one fold for testing and one for validation"

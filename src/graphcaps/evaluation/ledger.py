@@ -136,7 +136,7 @@ class Ledger:
         return tuple(sorted({record.key.division for record in self.records}))
 
     def division(self, number: int) -> Ledger:
-        """The ledger of one division.
+        """The ledger of one division, with its companions.
 
         Raises:
             ArgumentError: If there is no record of it.
@@ -144,7 +144,8 @@ class Ledger:
         if number not in self.divisions:
             expected = f"be one of {', '.join(map(str, self.divisions))}"
             raise ArgumentError("Ledger.division", "number", expected, number)
-        return Ledger(tuple(record for record in self.records if record.key.division == number))
+        records = tuple(record for record in self.records if record.key.division == number)
+        return Ledger(records, tuple(each for each in self.companions if each.division == number))
 
     @property
     def partition(self) -> Partition | None:

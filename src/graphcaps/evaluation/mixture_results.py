@@ -92,7 +92,7 @@ class MixtureResults:
         parts (tuple): The network, then each companion.
         mixture (PartResults): Their mixture.
         weights (ndarray): Weight of each part for each seed and fold, ``[S, F, K]``.
-        stacked (bool): Whether out-of-fold predictions choose the weights, in some fold.
+        stacked (int): Number of folds, counted for each seed, whose weights out-of-fold predictions choose.
         seconds (float): Time of the companions and of inner trainings.
     """
 
@@ -100,7 +100,7 @@ class MixtureResults:
     parts: tuple[PartResults, ...]
     mixture: PartResults
     weights: np.ndarray
-    stacked: bool
+    stacked: int
     seconds: float
 
     @property
@@ -111,11 +111,19 @@ class MixtureResults:
     @property
     def rule(self) -> str:
         """One line on how the results were computed."""
-        graphs = "out-of-fold predictions of the training graphs" if self.stacked else "the validation graphs"
-        return (
-            f"weighted mean of the calibrated probabilities, with the weights of lowest log loss on {graphs} of each "
-            "fold"
+        count, inner = (
+            self.weights.shape[0] * self.weights.shape[1],
+            "out-of-fold predictions of the training graphs",
         )
+        graphs = f"{inner if self.stacked else 'the validation graphs'} of each fold"
+        if 0 < self.stacked < count:
+            graphs = f"{inner} in {self.stacked} of {count} folds and on the validation graphs in the others"
+        text = (
+            f"weighted mean of the calibrated probabilities, with the weights of lowest log loss on {graphs}"
+        )
+        if self.stacked and self.members > 1:
+            text += f"; out-of-fold predictions are of one member, and the weights apply to the mean of {self.members}"
+        return text
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-safe."""
@@ -157,23 +165,23 @@ def mixture_results(
         raise ArgumentError(owner, "companions", expected, [each.division for each in companions])
     mixed: list[_Mixed] = []
     seeds, of_division = [], []
-    for found in companions:
-        own = [record for record in records if record.key.division == found.division]
-        mixed += _mix_division(own, found, members)
-        seeds += [record.key.seed for record in own[::members]]
-        of_division += [found.division] * (len(own) // members)
+    for each in companions:
+        of_network = [record for record in records if record.key.division == each.division]
+        mixed += _mix_division(of_network, each, members)
+        seeds += [record.key.seed for record in of_network[::members]]
+        of_division += [each.division] * (len(of_network) // members)
     names = (records[0].config.model, *companions[0].names)
     results = [
-        _part(title, [each.results[part] for each in mixed], seeds, of_division)
+        _part(title, [committee.results[part] for committee in mixed], seeds, of_division)
         for part, title in enumerate((*names, " + ".join(names)))
     ]
     return MixtureResults(
         members,
         tuple(results[:-1]),
         results[-1],
-        np.array([[mixture.weights for mixture in each.mixtures] for each in mixed]),
-        any(mixture.stacked for each in mixed for mixture in each.mixtures),
-        sum(found.seconds for found in companions),
+        np.array([[mixture.weights for mixture in committee.mixtures] for committee in mixed]),
+        sum(mixture.stacked for committee in mixed for mixture in committee.mixtures),
+        sum(each.seconds for each in companions),
     )
 
 
@@ -190,6 +198,8 @@ def _mix_division(records: Sequence[SeedRecord], companions: CompanionRecords, m
     network = [_rows(record) for record in records]
     beside = [[_rows(record) for record in each] for each in companions.folds]
     inner = [[_rows(record) for record in each] for each in companions.inner]
+    _require_equal_rows([*network, *(rows for each in beside for rows in each)])
+    _require_equal_rows([rows for each in inner for rows in each])
     return [
         _Mixed(
             network[number * members : (number + 1) * members],
@@ -266,14 +276,14 @@ def _part(
         return [np.array([fold[metric] for fold in folds], dtype=np.float64) for folds, _ in seeds]
 
     def mean(metric: str) -> float | None:
-        known = [value for _, pooled in seeds if (value := pooled[metric]) is not None]
-        return sum(known) / len(known) if len(known) == len(seeds) else None
+        defined = [value for _, pooled in seeds if (value := pooled[metric]) is not None]
+        return sum(defined) / len(defined) if len(defined) == len(seeds) else None
 
     metrics: dict[str, MetricEstimate | None] = {}
     for metric in FOLD_METRICS:
-        found = values(metric)
-        is_defined = all(np.isfinite(each).all() for each in found)
-        metrics[metric] = average_metric(found, firsts, divisions) if is_defined else None
+        per_seed = values(metric)
+        is_defined = all(np.isfinite(each).all() for each in per_seed)
+        metrics[metric] = average_metric(per_seed, firsts, divisions) if is_defined else None
     pooled = {metric: mean(metric) for metric in POOLED_METRICS}
     return PartResults(name, average_metric(values("accuracy"), firsts, divisions), metrics, pooled)
 
@@ -284,3 +294,12 @@ def _rows(record: SeedRecord) -> GraphPredictions:
         fix = "Evaluate with companion=…, or with predictions=True."
         raise ArgumentError("mixture_results", "records", "hold predictions", f"none in {record.key}", fix)
     return sort_rows(record.predictions)
+
+
+def _require_equal_rows(predictions: Sequence[GraphPredictions]) -> None:
+    """Refuses sorted predictions of other graphs, folds, parts or classes than the first."""
+    for rows in predictions[1:]:
+        for name in ("fold", "part", "graph", "y"):
+            if not np.array_equal(vars(rows)[name], vars(predictions[0])[name]):
+                expected = "predict the same graphs in the same folds and parts"
+                raise ArgumentError("mixture_results", "companions", expected, f"another '{name}'")

@@ -146,6 +146,7 @@ def fixed_splits(
     *,
     with_validation: bool = True,
     class_names: Sequence[str] = (),
+    may_lack_classes: bool = False,
 ) -> tuple[FixedSplits, Partition]:
     """Fixed splits in the place of folds, and their partition.
 
@@ -156,6 +157,7 @@ def fixed_splits(
         with_validation (bool): Whether a validation set is needed. If a split has none, a tenth of every class of its
             training set is drawn. (default: ``True``)
         class_names (sequence): Class names for messages. (default: their numbers)
+        may_lack_classes (bool): Accept a set that lacks a class, as folds may. (default: ``False``)
 
     Raises:
         ArgumentError: If a graph is in two sets or does not exist, a set is empty or lacks one of the classes, or a
@@ -167,8 +169,9 @@ def fixed_splits(
     partition = partition_by_splits(codes, describe_splits(splits))
     complete = []
     for split, sets in zip(splits, codes, strict=True):
-        counts = count_classes(split, y, class_names)
-        require_classes(counts, "cross_validate", "split", split.title, MEND_SPLIT)
+        if not may_lack_classes:
+            counts = count_classes(split, y, class_names)
+            require_classes(counts, "cross_validate", "split", split.title, MEND_SPLIT)
         if with_validation and not (sets == 1).any():
             split = _draw_validation(split, y, seed, class_names)
             assert split.validation is not None
