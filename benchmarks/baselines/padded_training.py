@@ -16,7 +16,7 @@ from benchmarks.baselines.padded_hgcn import PaddedHGCN
 from graphcaps.bench import CheckError
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.nn import HGCN
+from graphcaps.nn import HGCN, ReplicaDropout
 
 __all__ = ["PaddedGraphs", "PaddedTraining", "check_padded", "padded_bytes"]
 
@@ -210,7 +210,7 @@ def check_padded(
         CheckError: If a tensor differs by more than 1e-9 of its largest absolute value (or of 1 if that is larger).
     """
     hgcn = copy.deepcopy(model).double().to(device)
-    hgcn.primary.dropout.p = 0.0  # type: ignore[union-attr]
+    hgcn.primary.dropout = ReplicaDropout(0.0).to(device)
     noise = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in hgcn.named_parameters():

@@ -37,6 +37,16 @@ class GroupAssignment(nn.Module):
 
     Returns (from ``forward``):
         Tensor: Assignment c', ``[*lead, V, J]``, 0 at padding; equal for all nodes of a group.
+
+    Example:
+        >>> import networkx
+        >>> from graphcaps.data.precompute import precompute
+        >>> from graphcaps.ops.structure.modularity_groups import ModularityGroups
+        >>> store = graphcaps.data.coerce([networkx.barbell_graph(4, 0)]).store  # two cliques, joined by an edge
+        >>> batch = precompute(store, ModularityGroups()).batch(torch.ones(8, 1), torch.tensor([0]))
+        >>> c = GroupAssignment(3)(torch.rand(8, 3).softmax(-1), batch.levels[0], batch.segments)
+        >>> bool((c[:4] == c[0]).all()), bool((c[4:] == c[4]).all())
+        (True, True)
     """
 
     def __init__(self, num_capsules: int, *, lead: tuple[int, ...] = ()) -> None:

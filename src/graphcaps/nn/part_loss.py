@@ -108,7 +108,9 @@ def block_loss(
     gain = _gain(within, pairs, density).sum(-1)
     across = all_within - within.sum(-1, keepdim=True), all_pairs - pairs.sum(-1, keepdim=True)
     gain = gain + _gain(*across, density).squeeze(-1)
-    entropy = _entropy(c).sum(-1)
+    entropy = -(c * c.clamp_min(_SMALLEST).log()).sum(
+        (-2, -1)
+    )  # 0 log 0 is 0, and so is its gradient at padding
     M = all_within.squeeze(-1)
     loss = -(gain + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
     return loss.masked_fill(M <= 0, 0)  # without edges all assignments are equally likely
