@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from graphcaps.cli.main import app
 from graphcaps.data.datasets.loading import load_dataset
+from graphcaps.evaluation import ResultsStore
 from graphcaps.inference.fitted_model import load
 from tests.training.small_forests import few_trees
 
@@ -63,7 +64,9 @@ def test_predict_writes_the_parts_of_each_answer(model: Path, tmp_path: Path) ->
     config = json.loads((tmp_path / "p.csv.config.json").read_text())
     assert [part["model"] for part in config["parts"]] == ["hgcn", "wl-forest"]
     table = run("predict", model, "planted-parts", "--parts-of-answer")
-    assert "wl-forest" in table.output.splitlines()[0] + table.output
+    assert table.exit_code == 0, table.output
+    header = next(line for line in table.output.splitlines() if "contribution" in line)
+    assert "wl-forest" in header
     plain = run("predict", model, "planted-parts", "--json")
     assert "parts" not in json.loads(plain.stdout)["predictions"][0]
 
@@ -73,10 +76,11 @@ def test_info_names_companion_and_weights(model: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "wl-forest, " in result.output
     assert "reads edges, node labels" in result.output
-    assert "weights" in result.output
+    assert "or chose weights: not a test" in " ".join(result.output.split())
     companion = json.loads(run("info", model, "--json").stdout)["model"]["companion"]
     weights = [companion["network_weight"], *(each["weight"] for each in companion["models"])]
     assert sum(weights) == pytest.approx(1)
+    assert f"network {weights[0]:.2f}, wl-forest {weights[1]:.2f}; chosen on" in result.output
 
 
 def test_explain_says_how_much_of_the_answer_the_scores_are_about(model: Path) -> None:
@@ -129,8 +133,45 @@ def test_evaluate_shows_network_companion_and_mixture(tmp_path: Path) -> None:
     for part in (*content["parts"], content["mixture"]):
         assert f"{100 * part['accuracy']['mean']:.2f}" in shown.output
     assert "hgcn + wl-forest: weighted mean of the calibrated probabilities" in shown.output
+    assert "out-of-fold" not in shown.output
+    assert content["stacked"] == 0
     again = run(*words, "wl-forest", "--out", tmp_path, "--resume", "--json")
     assert json.loads(again.stdout)[0]["companion"]["mixture"] == content["mixture"]
     refused = run(*words, "wl-forest", "--protocol", "paper")
     assert refused.exit_code == 2
     assert "'--companion' must come with --protocol held-out" in refused.output
+
+
+def test_evaluate_says_how_many_models_choose_the_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("graphcaps.training.companion_weights.MIN_VALIDATION", 1000)
+    monkeypatch.setattr("graphcaps.training.companion_weights.STACKING_FOLDS", 2)
+    words = ("evaluate", "planted-parts", "--folds", 3, "--epochs", 1, "--device", "cpu", "--ensemble", 2)
+    shown = run(*words, "--companion", "wl-forest", "--out", tmp_path)
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.output.split())
+    assert "in 3 of 3 folds, which have fewer than 1000 validation graphs. 6 further models are" in text
+    assert "They are single models; the weights apply to the mean of 2 members." in text
+    assert "out-of-fold predictions are of one member" in text
+    assert [ledger.variant for ledger in ResultsStore(tmp_path).ledgers()] == ["hgcn", "wl-forest"]
+    assert len(ResultsStore(tmp_path / "inner")) == 2
+
+
+def test_records_of_a_companion_are_taken_as_they_are(tmp_path: Path) -> None:
+    words = ("evaluate", "planted-parts", "--folds", 3, "--device", "cpu", "--out", tmp_path)
+    forest = (*words, "--model", "wl-forest", "--predictions", tmp_path / "p.csv")
+    assert run(*forest).exit_code == 0
+    (record,) = tmp_path.glob("*wl-forest*.record.json")
+    before = record.read_bytes()
+    mixed = run(*words, "--epochs", 1, "--companion", "wl-forest")
+    assert mixed.exit_code == 0, mixed.output
+    assert record.read_bytes() == before
+
+
+def test_a_companion_s_record_without_predictions_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    words = ("evaluate", "planted-parts", "--folds", 3, "--device", "cpu", "--out", tmp_path)
+    assert run(*words, "--model", "wl-forest").exit_code == 0
+    refused = run(*words, "--epochs", 1, "--companion", "wl-forest")
+    assert refused.exit_code == 2
+    assert "leave out --predictions, --ensemble and --companion" in " ".join(refused.output.split())

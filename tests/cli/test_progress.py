@@ -15,7 +15,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from graphcaps.cli.progress import describe, training_progress
+from graphcaps.cli.progress import cross_validation_progress, describe, training_progress
+from graphcaps.evaluation import GroupEpoch
 from graphcaps.training.trainer import EpochEnd
 
 EVENT = EpochEnd(3, 8, 0.5, [0.25, 0.75], [0.5, 0.5], [0.3, 0.1], [0.8, 0.9], [1.0, math.nan])
@@ -43,6 +44,24 @@ def test_a_resumed_training_starts_at_its_epoch():
 def test_no_bar_without_a_terminal_or_with_quiet():
     assert draw(terminal=False) == "" or draw(terminal=False).isspace()
     assert draw(terminal=True, quiet=True).strip() == ""
+
+
+def test_companions_and_inner_trainings_have_bars_of_their_own():
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120, color_system=None)
+    with cross_validation_progress(variant="hgcn", console=console) as update:
+        for variant, groups, epochs in (("hgcn", 1, 8), ("wl-forest", 3, 1), ("hgcn, inner folds", 1, 8)):
+            for group in range(1, groups + 1):
+                for epoch in range(1, epochs + 1):
+                    event = replace(EVENT, epoch=epoch, epochs=epochs)
+                    update(GroupEpoch("MUTAG", "held-out", group, groups, 3, event, variant))
+    shown = visible_lines(stream.getvalue())
+    for title, count in (
+        ("MUTAG held-out", "8/8"),
+        ("MUTAG wl-forest held-out", "3/3"),
+        ("MUTAG hgcn, inner folds held-out", "8/8"),
+    ):
+        assert any(line.startswith(title) and count in line for line in shown), (title, shown)
 
 
 def test_missing_metrics_are_not_shown():

@@ -167,12 +167,10 @@ def test_a_class_that_a_fold_lacks_is_accepted_as_without_companions() -> None:
     y = torch.arange(39) % 2
     y[:4] = 2  # one of five folds has none
     store = replace(planted_parts(num_graphs=39), y=y)
-    ledger = cross_validate(store, CONFIG, folds=5, companion="wl-forest")
-    results = ledger.mixture()
+    config = replace(CONFIG, training=replace(CONFIG.training, epochs=1))
+    results = cross_validate(store, config, folds=5, companion="wl-forest").mixture()
     assert results.weights.shape == (1, 5, 2)
     assert results.stacked == 5
-    plain = cross_validate(store, CONFIG, folds=5)
-    assert ledger.held_out == plain.held_out
 
 
 class _Raises(Callback):

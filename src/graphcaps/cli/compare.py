@@ -201,8 +201,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[CellProgress], None]]:
             elif event.epoch is not None:
                 if event.number not in bars:
                     write("")
-                    total = event.epoch.epoch.epochs
-                    bar = cross_validation_progress(total, title, quiet=quiet)
+                    bar = cross_validation_progress(title, quiet=quiet)
                     bars[event.number] = stack.enter_context(bar)
                 bars[event.number](event.epoch)
             else:

@@ -385,10 +385,37 @@ def _describe_run(validations: Sequence[CrossValidation], preset: str | None) ->
             note(sentence)
     if validation.class_weight is not None:
         note(_describe_weights(validation.store))
+    if sentence := _describe_inner(validations):
+        note(sentence)
     finished = sum(len(each.finished) for each in validations)
     if finished:
         total = len(validations) * len(validation.protocols) * seeds
         note(f"{name}: {finished} of {total} records are finished.")
+
+
+def _describe_inner(validations: Sequence[CrossValidation]) -> str:
+    """How many further models choose the weights of companions; "" if none is left to train."""
+    from graphcaps.training.companion_weights import MIN_VALIDATION
+
+    all_runs = [each.companion_runs for each in validations if each.companion_runs is not None]
+    inner = [(runs, runs.inner[0]) for runs in all_runs if runs.inner]
+    folds = sum(len(set(runs.fold_of_inner)) for runs, _ in inner)
+    total = sum(each.folds.num_folds for each in validations)
+    unfinished = [
+        (len(network.seeds) - len(network.finished), network.folds.num_folds) for _, network in inner
+    ]
+    models = sum(seeds * splits for seeds, splits in unfinished)
+    if not models:
+        return ""
+    members = validations[0].members
+    of_one = (
+        f" They are single models; the weights apply to the mean of {members} members." if members > 1 else ""
+    )
+    return (
+        f"{validations[0].store.name}: the weights are chosen on out-of-fold predictions of the training graphs "
+        f"in {folds} of {count_noun(total, 'fold')}, which have fewer than {MIN_VALIDATION} validation graphs. "
+        f"{count_noun(models, 'further model')} {'is' if models == 1 else 'are'} trained for it.{of_one}"
+    )
 
 
 def _run(
@@ -412,7 +439,7 @@ def _run(
     from graphcaps.evaluation import Ledger
     from graphcaps.training import CallbackError
 
-    name, config = validation.store.name, validation.config
+    name = validation.store.name
     total = len(validation.protocols) * len(validation.seeds)
     try:
         if len(validation.finished) < total and not validation.is_classical:
@@ -422,7 +449,7 @@ def _run(
             if validation.division == 0:
                 note(_describe_memory(validation))
         title = f"{name} division {division}" if division else ""
-        with cross_validation_progress(config.training.epochs, title, quiet=quiet) as update:
+        with cross_validation_progress(title, variant=validation.variant, quiet=quiet) as update:
             return validation.run(update)
     except CallbackError as error:
         if not isinstance(error.result, Ledger):

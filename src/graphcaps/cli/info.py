@@ -23,7 +23,7 @@ _OWN_ROWS = (
 )
 _ACCURACIES = {  # entry of the training record, and what the graphs were used for
     "test": "that training did not use",
-    "validation": "that selected the epoch or calibrated the probabilities: not a test",
+    "validation": "that selected the epoch, calibrated the probabilities or chose weights: not a test",
     "train": "that trained the model: says nothing about new graphs",
 }
 _EPOCH_ROWS = ("epochs", "epochs_run", "epoch")

@@ -68,36 +68,39 @@ def training_progress(
 
 @contextmanager
 def cross_validation_progress(
-    epochs: int, title: str = "", *, quiet: bool = False
+    title: str = "", *, variant: str | None = None, quiet: bool = False, console: Console | None = None
 ) -> Iterator[Callable[[GroupEpoch], None]]:
     """One progress bar after another, for each group of models; with a single epoch one bar over all groups.
 
+    Companions and inner trainings have bars of their own.
+
     Args:
-        epochs (int): Number of epochs.
         title (str): Text left of the bar. (default: the data set)
+        variant (str, optional): Variant whose bars have no other name; those of others show it. (default: any)
         quiet (bool): Draw nothing. (default: ``False``)
+        console (Console, optional): Console to draw on. (default: the error stream)
     """
     with ExitStack() as stack:
-        bars: dict[int, Any] = {}
+        bars: dict[tuple[str, str, int], Any] = {}
 
         def update(event: GroupEpoch) -> None:
-            if epochs == 1:
-                name = f"{title or event.dataset} {event.protocol}"
-                if not bars:
-                    bars[1] = stack.enter_context(training_progress(event.groups, name, quiet=quiet))
-                bars[1](replace(event.epoch, epoch=event.group))
-                return
-            if event.group not in bars:
+            is_single = event.epoch.epochs == 1
+            key = (event.variant, event.protocol, 0 if is_single else event.group)
+            if key not in bars:
                 stack.close()
-                count = f" {event.group}/{event.groups}" if event.groups > 1 else ""
-                name = f"{title or event.dataset} {event.protocol}{count}"
-                bar = training_progress(epochs, name, start=event.epoch.epoch - 1, quiet=quiet)
-                bars[event.group] = stack.enter_context(bar)
-            bars[event.group](event.epoch)
-            if (
-                event.epoch.epoch == epochs
-            ):  # the next group starts processes, which must not draw this bar again
-                stack.close()
+                beside = "" if variant in (None, event.variant) else f" {event.variant}"
+                count = f" {event.group}/{event.groups}" if event.groups > 1 and not is_single else ""
+                bar = training_progress(
+                    event.groups if is_single else event.epoch.epochs,
+                    f"{title or event.dataset}{beside} {event.protocol}{count}",
+                    start=(event.group if is_single else event.epoch.epoch) - 1,
+                    quiet=quiet,
+                    console=console,
+                )
+                bars[key] = stack.enter_context(bar)
+            bars[key](replace(event.epoch, epoch=event.group) if is_single else event.epoch)
+            if not is_single and event.epoch.epoch == event.epoch.epochs:
+                stack.close()  # the next group starts processes, which must not draw this bar again
 
         yield update
 

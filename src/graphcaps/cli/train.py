@@ -374,10 +374,16 @@ def _describe_stacking(training: SingleTraining) -> str:
     """Why further models are trained beside the one to keep."""
     from graphcaps.training.companion_weights import MIN_VALIDATION
 
+    members = len(training.replicas)
+    of_one = (
+        f" They are single models; the weight applies to the mean of {members} members."
+        if members > 1
+        else ""
+    )
     return (
         f"The weight of the companion is chosen on out-of-fold predictions of the training graphs: there are "
         f"{training.holdout.validation.numel()} validation graphs, fewer than {MIN_VALIDATION}. "
-        f"{len(training.stacking)} further models are trained for it."
+        f"{len(training.stacking)} further models are trained for it.{of_one}"
     )
 
 

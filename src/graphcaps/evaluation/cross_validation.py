@@ -100,6 +100,7 @@ class GroupEpoch:
         groups (int): Total number of groups.
         replicas (int): Folds × seeds trained together in this group.
         epoch (EpochEnd): Metrics of the epoch, one value per replica.
+        variant (str): Variant of the run, such as the name of a companion.
     """
 
     dataset: str
@@ -108,6 +109,7 @@ class GroupEpoch:
     groups: int
     replicas: int
     epoch: EpochEnd
+    variant: str
 
 
 @dataclass(frozen=True)
@@ -494,16 +496,18 @@ class CrossValidation:
         inner, fold_of_inner = self._inner_splits()
         common: dict[str, Any] = {
             "seeds": seeds,
-            "results": self.results,
-            "resume": self.resume,
             "predictions": True,
         }
-        within: dict[str, Any] = {"split": inner, "may_lack_classes": True}
+        # Inner records are no results of the data set: they lie in a folder of their own.
+        inner_results = None if self.results is None else ResultsStore(self.results.folder / "inner")
+        within: dict[str, Any] = {"split": inner, "may_lack_classes": True, "results": inner_results}
+        keeps = self.results is not None  # a fit that is in the folder already is not repeated
         outer: dict[str, Any] = {
             "folds": self.folds.num_folds,
             "groups": self._groups,
             "split": self.splits or None,
             "division": self.division,
+            "results": self.results,
         }
         network: dict[str, Any] = {
             "device": str(self.device),
@@ -512,6 +516,7 @@ class CrossValidation:
             "metric": self.metric,
             "class_weight": self.class_weight,
             "checkpoint_every": self.checkpoint_every,
+            "resume": self.resume,
         }
         runs = []
         where = f"inner folds of division {self.division}" if self.division else "inner folds"
@@ -522,9 +527,11 @@ class CrossValidation:
             )
             for config in configs:
                 title = f"{config.model}, {where}"
-                runs.append(CrossValidation(self.store, config, variant=title, **within, **common))
+                runs.append(
+                    CrossValidation(self.store, config, variant=title, resume=keeps, **within, **common)
+                )
         return CompanionRuns(
-            tuple(CrossValidation(self.store, config, **outer, **common) for config in configs),
+            tuple(CrossValidation(self.store, config, resume=keeps, **outer, **common) for config in configs),
             tuple(runs),
             fold_of_inner,
         )
@@ -568,8 +575,8 @@ class CrossValidation:
             ) -> None:
                 memory.sample()
                 if on_event is not None:
-                    size = len(group.replicas)
-                    on_event(GroupEpoch(self.store.name, group.protocol, number, len(groups), size, epoch))
+                    counts = number, len(groups), len(group.replicas)
+                    on_event(GroupEpoch(self.store.name, group.protocol, *counts, epoch, self.variant))
 
             with memory:
                 result = self._train(group, on_epoch)
@@ -652,7 +659,7 @@ class CrossValidation:
                 config = self.variants[key.variant]
                 check_settings(record.settings, self.settings(config), key, self.results.path(key))
                 if self.predictions and record.predictions is None:
-                    fix = "Name another folder, or leave out --predictions and --ensemble."
+                    fix = "Name another folder, or leave out --predictions, --ensemble and --companion."
                     raise DataError(
                         self.results.path(key), "a record with predictions", "none in it", fix=fix
                     )

@@ -80,9 +80,9 @@ def companion_configs(
             raise ArgumentError(owner, option, "name different models", f"'{name}' twice")
         if name not in allowed:
             near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.4) or allowed
-            known = name in model_names()
-            why = "a network" if known and not is_classical(name) else "reads nothing of a graph"
-            got = f"'{name}' ({why})" if known else repr(name)
+            is_model = name in model_names()
+            why = "a network" if is_model and not is_classical(name) else "reads nothing of a graph"
+            got = f"'{name}' ({why})" if is_model else repr(name)
             raise ArgumentError(owner, option, f"be one of {', '.join(near)}", got)
     configs = tuple(resolve_config(RunConfig(dataset=store.name, model=name), store) for name in listed)
     for config in configs:
@@ -108,14 +108,14 @@ def describe_companion(config: RunConfig, store: GraphStore) -> str:
 
 def _present(kind: type[ClassicalModel], store: GraphStore) -> frozenset[str]:
     """What a model reads and the graphs have."""
-    found = {
+    has = {
         "edges": store.num_edges > 0,
         "node_labels": store.node_labels is not None,
         "node_attributes": store.node_attributes is not None,
         "edge_labels": store.edge_labels is not None,
         "smiles": store.smiles is not None,
     }
-    return frozenset(name for name in kind.inputs if found[name])
+    return frozenset(name for name in kind.inputs if has[name])
 
 
 def _listed(names: frozenset[str], last: str = "and") -> str:
@@ -147,10 +147,10 @@ def stacking_folds(
     count = min(STACKING_FOLDS, smallest)
     if count < 2:
         return []
-    own = None if groups is None else groups[train.numpy()]
+    of_train = None if groups is None else groups[train.numpy()]
     codes = torch.unique(classes, return_inverse=True)[1]
     try:
-        folds = stratified_folds(codes, count, seed, groups=own)
+        folds = stratified_folds(codes, count, seed, groups=of_train)
     except ArgumentError:  # too few groups
         return []
     part = folds.assignment

@@ -356,7 +356,7 @@ class SingleTraining(ABC):
     def _train_accuracy(self, fitted: FittedModel) -> float:
         """Accuracy of the kept model on its training graphs, in evaluation mode and on the device of the training.
 
-        It is that of the network: a companion may know its training graphs by heart.
+        It is that of the network: a companion may memorise its training graphs.
 
         That of the epoch (:class:`EpochEnd`) is measured with dropout while weights change, and may be much lower.
         """
