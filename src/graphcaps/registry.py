@@ -132,6 +132,8 @@ class RegisteredModel:
             may stand under ``by_data`` in a configuration, or are derived by default. (default: {})
         searched (dict): Options that a hyper-parameter search varies, each with its :class:`Choices` or
             :class:`Interval`. (default: {})
+        loss_weights (tuple): Options that weigh further terms of the loss. A search does not vary them, since it
+            compares losses that contain these terms. (default: ())
     """
 
     scores: ClassVar[ScoreKind]
@@ -140,6 +142,7 @@ class RegisteredModel:
     memory_options: ClassVar[tuple[str, ...]] = ()
     data_options: ClassVar[Mapping[str, DataOption]] = {}
     searched: ClassVar[Mapping[str, Choices | Interval]] = {}
+    loss_weights: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def options(cls) -> dict[str, inspect.Parameter]:
@@ -235,6 +238,7 @@ def _check(name: str, model: type[RegisteredModel]) -> None:
         "memory_options": model.memory_options,
         "data_options": model.data_options,
         "searched": model.searched,
+        "loss_weights": model.loss_weights,
     }
     for attribute, names in declared.items():
         for option in names:

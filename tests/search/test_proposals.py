@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from graphcaps.errors import ArgumentError, MissingExtraError
+from graphcaps.errors import ArgumentError, DataError, MissingExtraError
 from graphcaps.registry import Choices, Interval
-from graphcaps.search import SearchSpace, Trial
+from graphcaps.search import Search, SearchSpace, Trial
 from graphcaps.search.optuna_study import TPEProposer, store_trials
 from graphcaps.search.proposals import Proposer, RandomProposer, check_sampler
 from graphcaps.search.search_space import contains
+from tests.search.searches import CONFIG, OPTIONS, graphs
 
 SPACE = SearchSpace(
     {
@@ -115,3 +116,22 @@ def test_without_optuna_the_message_has_the_command(monkeypatch: pytest.MonkeyPa
 def test_an_unknown_sampler_is_refused() -> None:
     with pytest.raises(ArgumentError, match="'sampler' must be one of tpe, random, got 'grid'"):
         check_sampler("grid")
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_values_that_the_model_refuses_are_drawn_again(sampler: str) -> None:
+    if sampler == "tpe":
+        pytest.importorskip("optuna")
+    space = {"model": {"capsule_dim": {"low": 4, "high": 8}}}
+    options = OPTIONS | {"space": space, "trials": 12, "batch": 12, "per_shape": 1, "sampler": sampler}
+    search = Search(graphs(), CONFIG, **options)  # odd lengths are refused beside two factors
+    lengths = [trial.values["model.capsule_dim"] for trial in search._propose()]
+    assert set(lengths) == {4, 6, 8}
+    again = Search(graphs(), CONFIG, **options)
+    assert [trial.values["model.capsule_dim"] for trial in again._propose()] == lengths
+
+
+def test_a_space_whose_values_are_always_refused_ends_the_search() -> None:
+    space = SearchSpace({"model.dropout": Interval(0.0, 0.5)}, "mine.toml")
+    with pytest.raises(DataError, match=r"mine\.toml: 200 proposals in a row are refused.*too small\."):
+        RandomProposer(space, (), 1, 0).propose([], 0, 1, refusal=lambda values: "it is too small")

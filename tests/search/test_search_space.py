@@ -7,8 +7,8 @@ import pytest
 
 from graphcaps.config import RunConfig
 from graphcaps.errors import DataError
-from graphcaps.models.lookup import model_names
-from graphcaps.presets import load_preset
+from graphcaps.models.lookup import is_classical, model_names
+from graphcaps.presets import list_presets, load_preset
 from graphcaps.registry import Choices, Interval
 from graphcaps.search import SearchSpace, default_space, read_space, space_from_dict
 from graphcaps.training.auto_config import resolve_config
@@ -76,6 +76,7 @@ def test_a_file(tmp_path: Path) -> None:
         ({}, "space: the search space has no options"),
         ({"training": {}}, "the search space has no options"),
         ({"trainig": {"learning_rate": [1]}}, r"unknown table \[trainig\]. Did you mean 'training'?"),
+        ({"training": 3}, r"space: expected a table \[training\], found 3"),
         ({"training": {"learning_rat": [1]}}, "unknown option 'learning_rat'.*Did you mean 'learning_rate'"),
         ({"model": {"learning_rate": [1]}}, r"Did you mean 'learning_rate' in \[training\]"),
         ({"training": {"epochs": [10, 20]}}, "training.epochs cannot be searched: set it with --epochs"),
@@ -124,3 +125,66 @@ def test_files_that_are_no_spaces_are_refused(tmp_path: Path, content: bytes) ->
         read_space(path, "hgcn").check(SMALL, 2)
     with pytest.raises(DataError, match="file not found"):
         read_space(tmp_path / "none.toml", "hgcn")
+
+
+def test_the_start_is_in_the_default_space_of_every_preset() -> None:
+    store = planted()
+    configs = [load_preset(name) for name in list_presets()] + [
+        RunConfig(model=name) for name in model_names()
+    ]
+    networks = [resolve_config(config, store) for config in configs if not is_classical(config.model)]
+    assert len(networks) > 30
+    for config in networks:
+        values = default_space(config).values_of(config)
+        assert values is not None, config.source
+        assert values["training.halve_every"] == config.training.halve_every
+
+
+def test_a_value_without_a_place_on_a_logarithmic_scale_is_a_choice() -> None:
+    config = SMALL.with_training(weight_decay=0.0, halve_every=500)
+    space = default_space(config)
+    assert space.options["training.halve_every"] == Interval(20, 500, log=True)
+    assert space.options["training.weight_decay"] == Choices((0.0, 1e-5, 0.0003162, 1e-2))
+    space.check(config, 2)
+
+
+def test_values_of_the_start_outside_a_space_are_named() -> None:
+    space = space_from_dict({"training": {"halve_every": [20]}, "model": {"dropout": [0.1, 0.5]}}, "hgcn")
+    config = SMALL.with_training(halve_every=500).with_model(dropout=0.5)
+    assert space.outside(config) == {"training.halve_every": 500}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"training": {"halve_every": {"low": 20.0, "high": 200.0}}}, r"halve_every = 20\.0 is refused"),
+        ({"training": {"batch_size": [16.5, 32]}}, r"batch_size = 16\.5 is refused: .*a whole number"),
+        ({"training": {"batch_size": ["a"]}}, "batch_size = 'a' is refused: .*a whole number, found 'a'"),
+        ({"features": {"propagation": [1.5]}}, r"propagation = 1\.5 is refused"),
+        ({"model": {"capsule_dim": {"low": 8.0, "high": 16.0}}}, r"capsule_dim = 8\.0 is refused"),
+    ],
+)
+def test_values_of_another_type_are_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        space_from_dict(values, "hgcn").check(SMALL, 2)
+    assert ".." not in str(caught.value)
+
+
+def test_false_turns_a_setting_off() -> None:
+    values = {"features": {"edge_labels": [False, "counts"]}, "training": {"batches_per_epoch": [False, 2]}}
+    space = space_from_dict(values, "hgcn")
+    space.check(SMALL, 2)
+    config = SMALL.with_features(edge_labels="counts").with_training(batches_per_epoch=2)
+    off = space.configure(config, {"features.edge_labels": False, "training.batches_per_epoch": False})
+    assert off.features.edge_labels is None
+    assert off.training.batches_per_epoch is None
+    assert space.values_of(off) == {"features.edge_labels": False, "training.batches_per_epoch": False}
+
+
+@pytest.mark.parametrize(
+    ("model", "weight"), [("gmn", "divergence_weight"), ("mincut", "cut_weight"), ("diffpool", "link_weight")]
+)
+def test_weights_of_loss_terms_are_not_searched(model: str, weight: str) -> None:
+    assert f"model.{weight}" not in default_space(RunConfig(model=model)).options
+    with pytest.raises(DataError, match=rf"model\.{weight} cannot be searched: .*Set it with --set"):
+        space_from_dict({"model": {weight: [0.1, 1.0]}}, model)

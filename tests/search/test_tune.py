@@ -9,10 +9,15 @@ import pytest
 import torch
 
 import graphcaps
+from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Split
+from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
+from graphcaps.evaluation.ledger import held_out_accuracies as cross_validated
+from graphcaps.evaluation.replica_groups import ReplicaGroup
 from graphcaps.presets import load_preset
-from graphcaps.search import Search, SearchProgress, SearchResult, Trial, TuneRun
+from graphcaps.search import Search, SearchProgress, SearchResult, Trial, TuneRun, nested_search
+from graphcaps.search.nested_search import held_out_accuracies
 from graphcaps.search.search_pictures import option_importances, search_pictures
 from graphcaps.search.trial import best_trial
 from tests.search.searches import CONFIG, OPTIONS, graphs
@@ -107,6 +112,29 @@ def test_a_resumed_search_equals_an_unbroken_one(
     assert not again
 
 
+def test_a_stopped_search_leaves_pictures_and_goes_on_without_damaged_checkpoints(tmp_path: Path) -> None:
+    events: list[SearchProgress] = []
+
+    def interrupt(event: SearchProgress) -> None:
+        events.append(event)
+        if len(events) == 4:  # after the first rung of both groups, in the second one
+            raise KeyboardInterrupt
+
+    options = OPTIONS | {"trials": 4}
+    with pytest.raises(KeyboardInterrupt):
+        TuneRun(graphs(), CONFIG, out=tmp_path, **options).run(interrupt)
+    assert (tmp_path / "history.svg").is_file()
+    checkpoints = list((tmp_path / "unfinished").glob("*.checkpoint"))
+    assert checkpoints
+    for path in checkpoints:
+        path.write_bytes(b"damaged")
+    with pytest.warns(
+        UserWarning, match=r"tune: .*\.checkpoint.* The file was removed, and its trials go on"
+    ):
+        resumed = TuneRun(graphs(), CONFIG, out=tmp_path, resume=True, **options).run()
+    assert _facts(resumed.search.trials) == _facts(_search(trials=4).run().trials)
+
+
 def test_a_time_limit_ends_the_search_with_a_result(tmp_path: Path) -> None:
     result = _search(out=tmp_path).run(minutes=1e-9)
     assert not result.complete
@@ -158,6 +186,36 @@ def test_a_nested_search_scores_test_folds_that_it_has_not_seen(tmp_path: Path) 
     assert _facts(inner.trials) == _facts(nested.searches[1].trials)
 
 
+def test_outer_folds_are_scored_as_a_cross_validation_scores_them() -> None:
+    store = graphs()
+    folds = _search().folds
+    device = torch.device("cpu")
+    accuracies = held_out_accuracies(store, [CONFIG] * 3, folds, seed=0, device=device)
+    result = graphcaps.cross_validate(store, CONFIG, folds=3, seeds=1, protocol="held-out", device="cpu")
+    assert accuracies == pytest.approx(cross_validated(result).ravel())
+
+
+def test_each_outer_fold_derives_its_settings_from_its_own_training_graphs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, folds = graphs(), _search().folds
+    trained: dict[int, int] = {}
+    train_group = nested_search.train_group
+
+    def resolve(config: RunConfig, part: GraphStore) -> RunConfig:
+        return config.with_training(batch_size=part.num_nodes, epochs=1)
+
+    def train(group: ReplicaGroup, inputs: Any, config: RunConfig) -> Any:
+        trained.update({replica.fold: config.training.batch_size for replica in group.replicas})
+        return train_group(group, inputs, config)
+
+    monkeypatch.setattr(nested_search, "resolve_config", resolve)
+    monkeypatch.setattr(nested_search, "train_group", train)
+    held_out_accuracies(store, [CONFIG] * 3, folds, seed=0, device=torch.device("cpu"))
+    assert trained == {fold: store[folds.paper(fold).train].num_nodes for fold in range(3)}
+    assert len(set(trained.values())) > 1
+
+
 def test_a_search_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = graphcaps.tune(graphs(), CONFIG, **(OPTIONS | {"trials": 2}))
@@ -176,7 +234,7 @@ def test_a_search_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: p
         ({"sampler": "grid"}, "'sampler' must be one of tpe, random"),
         ({"space": 3}, "'space' must be a SearchSpace"),
         ({"space": {"model": {"dropot": [0.1]}}}, "Did you mean 'dropout'"),
-        ({"resume": True}, "'resume' must come with a folder"),
+        ({"resume": True}, "--resume needs --out DIR"),
     ],
 )
 def test_bad_input(changes: dict[str, Any], words: str) -> None:

@@ -170,6 +170,12 @@ def _introduce(run: TuneRun, preset: str) -> None:
     names = ", ".join(name.partition(".")[2] for name in numbers) or "none"
     others = ", ".join(name.partition(".")[2] for name in shapes) or "none"
     note(f"Searched together: {names}. In groups of one shape: {others}.")
+    outside = search.space.outside(search.resolved)
+    if outside:
+        values = ", ".join(f"{name} = {value}" for name, value in outside.items())
+        note(
+            f"The configuration that the search starts from is not among the trials: {values} is not in the space."
+        )
     if run.outer:
         note(f"Nested: {len(run.outer)} further searches, one in each outer fold.")
     if search.history:

@@ -139,6 +139,7 @@ class DiffPool(LogitModel):
         "num_layers": Interval(2, 4),
         "dropout": Interval(0.0, 0.7),
     }
+    loss_weights: ClassVar[tuple[str, ...]] = ("link_weight", "entropy_weight")
 
     def __init__(
         self,

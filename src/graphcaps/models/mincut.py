@@ -117,6 +117,7 @@ class MinCut(LogitModel):
         "num_clusters": Choices(((12,), (12, 6))),
         "dropout": Interval(0.0, 0.7),
     }
+    loss_weights: ClassVar[tuple[str, ...]] = ("cut_weight", "orthogonality_weight")
 
     def __init__(
         self,

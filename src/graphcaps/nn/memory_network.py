@@ -75,9 +75,9 @@ class MemoryNetwork(LogitModel):
     searched: ClassVar[Mapping[str, Choices | Interval]] = {
         "hidden": Choices((32, 64, 128)),
         "num_keys": Choices(((10,), (32, 8))),
-        "divergence_weight": Interval(0.001, 0.1, log=True),
         "dropout": Interval(0.0, 0.5),
     }
+    loss_weights: ClassVar[tuple[str, ...]] = ("divergence_weight",)
 
     def __init__(
         self,

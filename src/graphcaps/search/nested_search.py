@@ -116,13 +116,14 @@ def held_out_accuracies(
         device (device): Device of the training.
     """
     replicas = [each for group in plan_groups(folds, "held-out", [seed]) for each in group.replicas]
+    # Data-dependent settings come from the training graphs of the fold alone.
+    resolved = [resolve_config(config, store[folds.paper(f).train]) for f, config in enumerate(configs)]
     accuracies = np.zeros(folds.num_folds)
     remaining = list(range(folds.num_folds))
     while remaining:
-        same = [fold for fold in remaining if configs[fold] == configs[remaining[0]]]
+        config = resolved[remaining[0]]
+        same = [fold for fold in remaining if resolved[fold] == config]
         remaining = [fold for fold in remaining if fold not in same]
-        # Data-dependent settings come from the training graphs of the fold, or of the first of several.
-        config = resolve_config(configs[same[0]], store[folds.paper(same[0]).train])
         inputs = prepare_inputs(store, config, device, owner="tune")
         group = ReplicaGroup("held-out", tuple(replicas[fold] for fold in same))
         result = train_group(group, inputs, config)

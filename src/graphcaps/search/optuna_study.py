@@ -15,6 +15,7 @@ import numpy as np
 from graphcaps._io.optional_imports import require
 from graphcaps.errors import MissingExtraError
 from graphcaps.registry import Choices
+from graphcaps.search.proposals import DRAWS, Refusal, check_draws, never
 from graphcaps.search.search_space import Domain, SearchSpace, Value, is_whole, rounded
 from graphcaps.search.trial import Trial
 
@@ -51,7 +52,12 @@ class TPEProposer:
         self._optuna = _optuna("The sampler 'tpe'")
 
     def propose(
-        self, trials: Sequence[Trial], batch: int, count: int, first: Mapping[str, Value] | None = None
+        self,
+        trials: Sequence[Trial],
+        batch: int,
+        count: int,
+        first: Mapping[str, Value] | None = None,
+        refusal: Refusal = never,
     ) -> list[dict[str, Value]]:
         """As in :class:`graphcaps.search.proposals.Proposer`."""
         optuna = self._optuna
@@ -65,21 +71,26 @@ class TPEProposer:
             study.add_trials([_frozen(optuna, trial, distributions) for trial in trials])
             proposals: list[dict[str, Value]] = []
             for number in range(count):
-                given: dict[str, Value] = {}
+                shared: dict[str, Value] = {}
                 if number == 0 and first is not None:
-                    given = dict(first)
+                    shared = dict(first)
                 elif number % self.per_shape:
                     leader = proposals[number - number % self.per_shape]
-                    given = {name: leader[name] for name in self.shapes}
-                if given:
-                    study.enqueue_trial({name: _parameter(value) for name, value in given.items()})
-                asked = study.ask(distributions)
-                proposals.append(
-                    {
-                        name: given[name] if name in given else _value(domain, asked.params[name])
+                    shared = {name: leader[name] for name in self.shapes}
+                for draw in range(DRAWS):
+                    if shared:
+                        study.enqueue_trial({name: _parameter(value) for name, value in shared.items()})
+                    asked = study.ask(distributions)
+                    values = {
+                        name: shared[name] if name in shared else _value(domain, asked.params[name])
                         for name, domain in self.space.options.items()
                     }
-                )
+                    reason = refusal(values)
+                    if reason is None:
+                        break
+                    study.tell(asked, state=optuna.trial.TrialState.FAIL)
+                    check_draws(draw, self.space, reason)
+                proposals.append(values)
         return proposals
 
 

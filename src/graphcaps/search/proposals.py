@@ -7,27 +7,51 @@ resumed therefore makes the same proposals as an unbroken one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol, cast, get_args
 
 import numpy as np
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, DataError
 from graphcaps.registry import Choices
 from graphcaps.search.search_space import Domain, SearchSpace, Value, is_whole, rounded
 from graphcaps.search.trial import Trial
 
-__all__ = ["Proposer", "RandomProposer", "SamplerName", "check_sampler"]
+__all__ = [
+    "DRAWS",
+    "Proposer",
+    "RandomProposer",
+    "Refusal",
+    "SamplerName",
+    "check_draws",
+    "check_sampler",
+    "never",
+]
 
 SamplerName = Literal["tpe", "random"]
 """``tpe`` is Optuna's tree-structured Parzen estimator, ``random`` needs no further package."""
+
+
+Refusal = Callable[[Mapping[str, Value]], str | None]
+"""Why values are refused, or ``None``."""
+DRAWS = 200
+"""Most draws of one proposal."""
+
+
+def never(values: Mapping[str, Value]) -> None:
+    """Refuses no values."""
 
 
 class Proposer(Protocol):
     """Proposes the trials of a batch."""
 
     def propose(
-        self, trials: Sequence[Trial], batch: int, count: int, first: Mapping[str, Value] | None = None
+        self,
+        trials: Sequence[Trial],
+        batch: int,
+        count: int,
+        first: Mapping[str, Value] | None = None,
+        refusal: Refusal = never,
     ) -> list[dict[str, Value]]:
         """The values of the next trials.
 
@@ -36,6 +60,8 @@ class Proposer(Protocol):
             batch (int): Number of the batch, from 0.
             count (int): Number of trials to propose.
             first (mapping, optional): Values of the first of them. (default: proposed as the others are)
+            refusal (callable): Why values are refused, ``None`` if they are not; refused ones are drawn again.
+                (default: none are refused)
         """
         ...
 
@@ -54,20 +80,49 @@ class RandomProposer:
         self.space, self.shapes, self.per_shape, self.seed = space, tuple(shapes), per_shape, seed
 
     def propose(
-        self, trials: Sequence[Trial], batch: int, count: int, first: Mapping[str, Value] | None = None
+        self,
+        trials: Sequence[Trial],
+        batch: int,
+        count: int,
+        first: Mapping[str, Value] | None = None,
+        refusal: Refusal = never,
     ) -> list[dict[str, Value]]:
         """As in :class:`Proposer`; earlier trials change nothing."""
         generator = np.random.default_rng([self.seed, batch])
         proposals: list[dict[str, Value]] = []
         for number in range(count):
-            values = {name: _draw(domain, generator) for name, domain in self.space.options.items()}
+            shared: dict[str, Value] = {}
             if number == 0 and first is not None:
-                values = dict(first)
-            if number % self.per_shape:
+                shared = dict(first)
+            elif number % self.per_shape:
                 leader = proposals[number - number % self.per_shape]
-                values |= {name: leader[name] for name in self.shapes}
+                shared = {name: leader[name] for name in self.shapes}
+            for draw in range(DRAWS):
+                values = {name: _draw(domain, generator) for name, domain in self.space.options.items()}
+                values |= shared
+                reason = refusal(values)
+                if reason is None:
+                    break
+                check_draws(draw, self.space, reason)
             proposals.append(values)
         return proposals
+
+
+def check_draws(draw: int, space: SearchSpace, reason: str) -> None:
+    """Rejects a space whose values are refused at every draw of a proposal.
+
+    Args:
+        draw (int): Number of the draw, from 0.
+        space (SearchSpace): The options.
+        reason (str): Why its values were refused.
+
+    Raises:
+        DataError: If this was the last draw.
+    """
+    if draw == DRAWS - 1:
+        raise DataError(
+            space.source, f"{DRAWS} proposals in a row are refused, the last one because {reason}"
+        )
 
 
 def check_sampler(name: str) -> SamplerName:

@@ -64,8 +64,8 @@ class SearchFolder:
         differences = describe_differences(_flat(settings), _flat(self.settings))
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
-            found = f"another one: {', '.join(differences[:3])}{more}"
-            raise DataError(path, "the search that is resumed", found, fix=_ANOTHER)
+            other = f"another one: {', '.join(differences[:3])}{more}"
+            raise DataError(path, "the search that is resumed", other, fix=_ANOTHER)
         return [trial_from_dict(trial, self.space, str(path)) for trial in trials]
 
     @contextlib.contextmanager

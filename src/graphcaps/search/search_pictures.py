@@ -67,8 +67,8 @@ def option_importances(result: SearchResult) -> dict[str, float] | None:
     x = np.array([[_position(result.space, name, trial) for name in names] for trial in judged])
     y = np.array([trial.losses[first] for trial in judged])
     forest = RandomForestRegressor(_TREES, min_samples_leaf=2, random_state=0).fit(x, y)
-    found = permutation_importance(forest, x, y, n_repeats=10, random_state=0).importances_mean
-    weights = np.maximum(found, 0)
+    increases = permutation_importance(forest, x, y, n_repeats=10, random_state=0).importances_mean
+    weights = np.maximum(increases, 0)
     if not weights.sum() > 0:
         return None
     order = np.argsort(-weights, kind="stable")

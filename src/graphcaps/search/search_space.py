@@ -80,31 +80,30 @@ class SearchSpace:
         return tuple(name for name in self.options if name not in numbers)
 
     def configure(self, config: RunConfig, values: Mapping[str, Value]) -> RunConfig:
-        """The configuration with the values of a trial."""
+        """The configuration with the values of a trial.
+
+        Raises:
+            GraphcapsError: If a value has another type than the option, or is out of its range.
+        """
+        changed = config.as_dict()
+        names = set()
         for name, value in values.items():
             section, _, key = name.partition(".")
-            if section == "training":
-                config = config.with_training(**{key: value})
-            elif section == "features":
-                config = config.with_features(**{key: value})
-            else:
-                config = config.with_model(**{key: value})
-        return config
+            changed[section][key] = list(value) if isinstance(value, tuple) else value
+            names.add(key)
+        changed["by_data"] = [name for name in config.by_data if name not in names]
+        return RunConfig.from_dict(changed)
 
     def values_of(self, config: RunConfig) -> dict[str, Value] | None:
         """The values that a resolved configuration has for all options; ``None`` if one is not in the space."""
-        kind = find_graph_model(config.model)
-        values: dict[str, Value] = {}
-        for name, domain in self.options.items():
-            section, _, key = name.partition(".")
-            if section == "model":
-                value = complete_tuples(kind, config.model_arguments).get(key, kind.options()[key].default)
-            else:
-                value = getattr(config.training if section == "training" else config.features, key)
-            if not contains(domain, value):
-                return None
-            values[name] = value
-        return values
+        if self.outside(config):
+            return None
+        return {name: _value_of(config, name) for name in self.options}
+
+    def outside(self, config: RunConfig) -> dict[str, Any]:
+        """The values of a resolved configuration that are not in the space, by option."""
+        values = {name: _value_of(config, name) for name in self.options}
+        return {name: value for name, value in values.items() if not contains(self.options[name], value)}
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-safe dictionary that :func:`space_from_dict` reads, by sections."""
@@ -139,20 +138,33 @@ class SearchSpace:
                 for pair in itertools.product(ends[one], ends[other]):
                     self._try(config, dict(zip((one, other), pair, strict=True)), num_classes)
 
-    def _try(self, config: RunConfig, values: Mapping[str, Value], num_classes: int) -> None:
+    def refusal(self, config: RunConfig, values: Mapping[str, Value], num_classes: int) -> str | None:
+        """Why the configuration or the model refuses the values; ``None`` if they do not.
+
+        Args:
+            config (RunConfig): The resolved configuration that the values change.
+            values (mapping): Values of some options.
+            num_classes (int): Number of classes.
+        """
         try:
             model_factory(self.configure(config, values), 8, num_classes)(())
         except GraphcapsError as error:
             shown = ", ".join(f"{name} = {_shown(value)}" for name, value in values.items())
             word = "is" if len(values) == 1 else "are"
-            raise DataError(self.source, f"{shown} {word} refused: {error}") from error
+            return f"{shown} {word} refused: {error}".removesuffix(".")
+        return None
+
+    def _try(self, config: RunConfig, values: Mapping[str, Value], num_classes: int) -> None:
+        refusal = self.refusal(config, values, num_classes)
+        if refusal is not None:
+            raise DataError(self.source, refusal)
 
 
 def default_space(config: RunConfig) -> SearchSpace:
     """Numbers of the training, and the options that the model declares as searched.
 
     An option whose values the model refuses beside the other values of ``config`` is left out, such as a context beside
-    a trunk.
+    a trunk. The values of ``config`` are in the space: bounds are widened and choices extended where necessary.
 
     Args:
         config (RunConfig): Resolved configuration of a network.
@@ -169,7 +181,8 @@ def default_space(config: RunConfig) -> SearchSpace:
         except GraphcapsError:
             continue
         options[f"model.{name}"] = domain
-    return SearchSpace(options)
+    widened = {name: _widened(domain, _value_of(config, name)) for name, domain in options.items()}
+    return SearchSpace({name: domain for name, domain in widened.items() if domain is not None})
 
 
 def read_space(path: str | Path, model: str) -> SearchSpace:
@@ -211,22 +224,27 @@ def space_from_dict(values: Mapping[str, Any], model: str, source: str = "space"
         DataError: As in :func:`read_space`.
     """
     kind = find_graph_model(model)
-    known = {section: [entry.name for entry in fields(cls)] for section, cls in _SECTIONS.items()}
-    known["model"] = list(kind.options())
+    names = {section: [entry.name for entry in fields(cls)] for section, cls in _SECTIONS.items()}
+    names["model"] = list(kind.options())
     options: dict[str, Domain] = {}
     for section, table in values.items():
-        if section not in known or not isinstance(table, Mapping):
-            hint = _near(section, known)
-            raise DataError(source, f"unknown table [{section}]", fix=hint or f"Known: {', '.join(known)}.")
+        if section not in names:
+            hint = _near(section, names)
+            raise DataError(source, f"unknown table [{section}]", fix=hint or f"Known: {', '.join(names)}.")
+        if not isinstance(table, Mapping):
+            raise DataError(source, f"a table [{section}]", repr(table)[:60])
         for key, written in table.items():
             name = f"{section}.{key}"
-            if key not in known[section]:
-                hint = _near(key, known[section]) or _near_elsewhere(key, known)
+            if key not in names[section]:
+                hint = _near(key, names[section]) or _near_elsewhere(key, names)
                 raise DataError(
                     source, f"unknown option '{key}' in [{section}]", fix=hint or "See docs/presets.md."
                 )
             if name in _FIXED:
                 raise DataError(source, f"{name} cannot be searched: {_FIXED[name]}")
+            if section == "model" and key in kind.loss_weights:
+                reason = "trials are compared by validation losses that contain the term it weighs"
+                raise DataError(source, f"{name} cannot be searched: {reason}", fix="Set it with --set.")
             options[name] = _domain(f"{source}, [{section}] {key}", written)
     if not options:
         raise DataError(source, "the search space has no options", fix="docs/tune.md has an example.")
@@ -286,6 +304,31 @@ def _domain(where: str, written: object) -> Domain:
     if isinstance(low, float) or isinstance(high, float):
         low, high = float(low), float(high)
     return Interval(low, high, log)
+
+
+def _value_of(config: RunConfig, name: str) -> Any:
+    """The value of an option in a resolved configuration; ``False`` for a setting that is off, as in TOML."""
+    section, _, key = name.partition(".")
+    if section == "model":
+        kind = find_graph_model(config.model)
+        return complete_tuples(kind, config.model_arguments).get(key, kind.options()[key].default)
+    value = getattr(config.training if section == "training" else config.features, key)
+    return False if value is None else value
+
+
+def _widened(domain: Domain, value: Any) -> Domain | None:
+    """The domain with a value; ``None`` if the value is of another kind than those of the domain."""
+    if contains(domain, value):
+        return domain
+    if isinstance(domain, Choices):
+        alike = any(type(value) is type(choice) for choice in domain.values)
+        return Choices((value, *domain.values)) if alike else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if domain.log and value <= 0:  # has no place on a logarithmic scale
+        middle = rounded(domain, math.sqrt(domain.low * domain.high))
+        return Choices((value, domain.low, middle, domain.high))
+    return Interval(min(domain.low, value), max(domain.high, value), domain.log)
 
 
 def _ends(domain: Domain) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ import torch
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import DataError, warn_user
 from graphcaps.evaluation.epoch_selection import lowest_epoch, smooth, window_for
 from graphcaps.models.builder import ModelBuilder, model_factory, precomputation_of
 from graphcaps.models.lookup import find_graph_model
@@ -295,8 +296,10 @@ class BatchTrainer:
         inputs, builder = self._prepare(config)
         settings = {}
         for trial in group.trials:
-            own = group.configs[trial.number].with_training(epochs=rung)
-            settings[_variant(trial.number)] = ReplicaSettings(self._builder(own, inputs), own.training)
+            changed = group.configs[trial.number].with_training(epochs=rung)
+            settings[_variant(trial.number)] = ReplicaSettings(
+                self._builder(changed, inputs), changed.training
+            )
         numbers = {name: _numbers(each) for name, each in settings.items()}
         fingerprint = run_fingerprint(config, self.data, group.replicas, trials=numbers)
         path = None if self.folder is None else self.folder / f"{group.name}-rung{rung}.checkpoint"
@@ -309,12 +312,10 @@ class BatchTrainer:
             )
         loop = TrainingLoop(trainer, callbacks, explain)
         try:
-            if path is not None and path.is_file():
-                resumed = load_checkpoint(path, fingerprint, self.device)
-                check_state(path, resumed.state, trainer.state())
+            resumed = None if path is None else self._load(path, fingerprint, trainer.state())
+            resumed = group.checkpoint if resumed is None else resumed
+            if resumed is not None:
                 loop.resume(resumed)
-            elif group.checkpoint is not None:
-                loop.resume(group.checkpoint)
 
             def report(event: EpochEnd) -> None:
                 if on_epoch is not None:
@@ -325,6 +326,22 @@ class BatchTrainer:
         finally:
             loop.close()
         return _score(events)
+
+    def _load(
+        self, path: Path, fingerprint: Mapping[str, Any], state: Mapping[str, torch.Tensor]
+    ) -> Checkpoint | None:
+        """A checkpoint file of a group; one that is damaged or of another training is removed with a warning."""
+        if not path.is_file():
+            return None
+        try:
+            checkpoint = load_checkpoint(path, fingerprint, self.device)
+            check_state(path, checkpoint.state, state)
+        except DataError as error:
+            path.unlink(missing_ok=True)
+            reason = DataError(path, error.expected, error.found)  # without the advice to start again
+            warn_user(f"tune: {reason} The file was removed, and its trials go on from the last rung.")
+            return None
+        return checkpoint
 
     def _judge(
         self, judged: dict[int, Trial], group: _Group, rung: int, scores: _Scores, seconds: float

@@ -120,8 +120,10 @@ class TuneRun:
             # Never 0: one epoch of a search always ends.
             return None if self.minutes is None else max(self.minutes - (monotonic() - began) / 60, 1e-3)
 
-        result = TuneResult(self.search.run(on_event, remaining()))
-        self._draw(result.search)
+        try:
+            result = TuneResult(self.search.run(on_event, remaining()))
+        finally:  # also after Ctrl-C
+            self._draw(self.search.result(complete=False))
         if not self.outer or not result.search.complete:
             return result
         try:

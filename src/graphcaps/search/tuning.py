@@ -17,7 +17,7 @@ from graphcaps._io.user_folders import expand_home
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds, Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.evaluation.cross_validation import FOLDS_SEED, Groups, build_folds
 from graphcaps.models.lookup import is_classical
 from graphcaps.search.optuna_study import TPEProposer
@@ -25,6 +25,7 @@ from graphcaps.search.proposals import Proposer, RandomProposer, check_sampler
 from graphcaps.search.search_folder import SearchFolder
 from graphcaps.search.search_space import (
     SearchSpace,
+    Value,
     check_space,
     default_space,
     read_space,
@@ -191,7 +192,7 @@ class Search:
             expected = "be a network: classical models are fitted without epochs and losses"
             raise ArgumentError("tune", "model", expected, repr(config.model))
         if resume and out is None:
-            raise ArgumentError("tune", "resume", "come with a folder, out", "none")
+            raise UsageError("--resume needs --out DIR, the folder of the search that is continued.")
         self.store, self.config, self.trials, self.seed = store, config, trials, seed
         self.sampler, self.batch, self.part = check_sampler(sampler), min(batch, trials), part
         self.folds: Folds
@@ -322,13 +323,17 @@ class Search:
         batch = 0 if not self.history else self.history[-1].batch + 1
         count = min(self.batch, self.trials - len(self.history))
         first = self.space.values_of(self.resolved) if batch == 0 else None
-        values = self.proposer.propose(self.history, batch, count, first)
+        values = self.proposer.propose(self.history, batch, count, first, self._refusal)
         start = len(self.history)
         proposed = [Trial(start + number, batch, each) for number, each in enumerate(values)]
         self.history += proposed
         if self.folder is not None:
             self.folder.write_state(self.history)
         return proposed
+
+    def _refusal(self, values: Mapping[str, Value]) -> str | None:
+        """Why the model refuses a proposal: the check of the space sees its bounds and pairs of them only."""
+        return self.space.refusal(self.resolved, values, self.store.num_classes)
 
     def _notify(
         self, on_event: Callable[[SearchProgress], object] | None, work: int, epoch: BatchEpoch | None
