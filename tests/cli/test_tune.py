@@ -149,7 +149,7 @@ def test_nested(inputs: Path, tmp_path: Path) -> None:
         (("--folds", 2), "'folds' must be at least 3"),
         (("--sampler", "grid"), "'sampler' must be one of tpe, random"),
         (("--space", "none.toml"), "none.toml: file not found"),
-        (("--resume",), "'resume' must come with a folder"),
+        (("--resume",), "--resume needs --out DIR"),
     ],
 )
 def test_refusals(inputs: Path, more: tuple[object, ...], words: str) -> None:
