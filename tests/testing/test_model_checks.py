@@ -203,6 +203,18 @@ class ForgetsWeights(Good):
         return ModelOutput(scores + self.shift.to(scores))
 
 
+class AveragesNumbers(Good):
+    """Takes one number per replica, and uses their mean."""
+
+    replica_options: ClassVar[tuple[str, ...]] = ("scale",)
+
+    def __init__(
+        self, in_channels: int, num_classes: int, *, scale: float | Tensor = 1.0, lead: tuple[int, ...] = ()
+    ) -> None:
+        mean = float(torch.as_tensor(scale).mean())
+        super().__init__(in_channels, num_classes, scale=mean, lead=lead)
+
+
 BROKEN: dict[str, tuple[type[RegisteredModel], str]] = {
     "description": (NoSentence, "must be a sentence"),
     "unknown-options": (TakesAnything, "must be refused"),
@@ -218,6 +230,7 @@ BROKEN: dict[str, tuple[type[RegisteredModel], str]] = {
     "edge-weights": (AddsEdgeWeights, "edge weights of 1"),
     "padding": (ReadsPadding, "beside padding"),
     "replicas": (MixesReplicas, "of replica"),
+    "replica-options": (AveragesNumbers, "of a replica with the numbers"),
     "training": (MixesReplicas, "trained together and alone"),
     "learning": (Ascends, "must lower the loss"),
     "capture": (CountsRows, "trained with steps"),
