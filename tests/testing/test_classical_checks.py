@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.models import ClassicalModel, RawInput, ValidationGraphs
+from graphcaps.models import ClassicalModel, RawInput, ValidationGraphs, model_names
 from graphcaps.registry import MODELS, Choices, Interval, RegisteredModel
 from graphcaps.testing import ContractError, check_model, model_checks
 
@@ -329,6 +329,7 @@ class LoadsAnything(Good):
 
 
 def register(monkeypatch: pytest.MonkeyPatch, model: type[RegisteredModel]) -> None:
+    model_names()  # imports all models; those that were imported into the copy would be lost with it
     monkeypatch.setattr(MODELS, "_models", dict(MODELS._models))
     MODELS.register("tested")(model)
 
