@@ -15,7 +15,7 @@ import numpy as np
 from graphcaps._io.optional_imports import require
 from graphcaps.errors import MissingExtraError
 from graphcaps.registry import Choices
-from graphcaps.search.proposals import DRAWS, Refusal, check_draws, never
+from graphcaps.search.proposals import DRAWS, Refusal, check_draws, never, shared_values
 from graphcaps.search.search_space import Domain, SearchSpace, Value, is_whole, rounded
 from graphcaps.search.trial import Trial
 
@@ -70,13 +70,8 @@ class TPEProposer:
             distributions = _distributions(optuna, self.space)
             study.add_trials([_frozen(optuna, trial, distributions) for trial in trials])
             proposals: list[dict[str, Value]] = []
-            for number in range(count):
-                shared: dict[str, Value] = {}
-                if number == 0 and first is not None:
-                    shared = dict(first)
-                elif number % self.per_shape:
-                    leader = proposals[number - number % self.per_shape]
-                    shared = {name: leader[name] for name in self.shapes}
+            for _ in range(count):
+                shared = shared_values(proposals, first, self.shapes, self.per_shape)
                 for draw in range(DRAWS):
                     if shared:
                         study.enqueue_trial({name: _parameter(value) for name, value in shared.items()})

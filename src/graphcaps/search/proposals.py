@@ -26,6 +26,7 @@ __all__ = [
     "check_draws",
     "check_sampler",
     "never",
+    "shared_values",
 ]
 
 SamplerName = Literal["tpe", "random"]
@@ -90,13 +91,8 @@ class RandomProposer:
         """As in :class:`Proposer`; earlier trials change nothing."""
         generator = np.random.default_rng([self.seed, batch])
         proposals: list[dict[str, Value]] = []
-        for number in range(count):
-            shared: dict[str, Value] = {}
-            if number == 0 and first is not None:
-                shared = dict(first)
-            elif number % self.per_shape:
-                leader = proposals[number - number % self.per_shape]
-                shared = {name: leader[name] for name in self.shapes}
+        for _ in range(count):
+            shared = shared_values(proposals, first, self.shapes, self.per_shape)
             for draw in range(DRAWS):
                 values = {name: _draw(domain, generator) for name, domain in self.space.options.items()}
                 values |= shared
@@ -106,6 +102,29 @@ class RandomProposer:
                 check_draws(draw, self.space, reason)
             proposals.append(values)
         return proposals
+
+
+def shared_values(
+    proposals: Sequence[Mapping[str, Value]],
+    first: Mapping[str, Value] | None,
+    shapes: Sequence[str],
+    per_shape: int,
+) -> dict[str, Value]:
+    """Values that the next proposal of a batch does not draw: those of the start, or the shapes of its group.
+
+    Args:
+        proposals (sequence): Proposals of the batch so far.
+        first (mapping, optional): Values of the first proposal, if they are given.
+        shapes (sequence): Options that change shapes.
+        per_shape (int): Number of consecutive proposals with the same shapes.
+    """
+    number = len(proposals)
+    if number == 0 and first is not None:
+        return dict(first)
+    if number % per_shape == 0:
+        return {}
+    leader = proposals[number - number % per_shape]
+    return {name: leader[name] for name in shapes}
 
 
 def check_draws(draw: int, space: SearchSpace, reason: str) -> None:
