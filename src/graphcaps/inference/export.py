@@ -226,6 +226,7 @@ def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ..
     with warnings.catch_warnings(), _without_logging():
         warnings.simplefilter("ignore")
         try:
+            program = program.run_decompositions({torch.ops.aten.index_add.default: _index_add_by_elements})
             exported = torch.onnx.export(
                 program,
                 example,
@@ -243,6 +244,17 @@ def _onnx_bytes(program: torch.export.ExportedProgram, example: tuple[Tensor, ..
     assert exported is not None
     data: bytes = exported.model_proto.SerializeToString()
     return data
+
+
+def _index_add_by_elements(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """``x.index_add(dim, index, source, alpha=alpha)`` as a sum of elements.
+
+    ONNX Runtime divides a sum by rows (ScatterND) among threads that may add to one row at the same time, so that rows
+    are lost now and then. A sum by elements (ScatterElements) runs in one thread.
+    """
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return x.scatter_add(dim, index.reshape(shape).expand(source.shape), source * alpha)
 
 
 @contextlib.contextmanager
