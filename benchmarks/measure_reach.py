@@ -1,21 +1,22 @@
 """Held-out accuracy of committees, with and without a companion, beside published figures and classical models.
 
-    python -m benchmarks.measure_reach --root FOLDER --device cuda --companion wl-forest --budget 540 \
-        --done results/reach/reach.json --out OUT
+    python -m benchmarks.measure_reach --root DIR --device cuda --budget 540 --done results/reach/reach.json --out OUT
     python -m benchmarks.measure_reach --merge OUT/reach.json [OUT2/reach.json …]
     python -m benchmarks.measure_reach --report
 
 A cell is one data set in one division into folds: ten folds × ``--members`` seeds of a candidate of
 ``benchmarks.measure_context`` (``--candidate``; default: the preset ``default``), trained together with the patience of
-``HGCNClassifier``. The committee of each fold, its members and, with ``--companion``, its mixture are evaluated on the
-test fold; epochs, temperatures and weights are chosen on validation graphs. All data sets of division 0 come first, in
+``HGCNClassifier``. The committee of each fold, its members, the companions (``--companion``; ``none`` leaves them out)
+and their mixture are evaluated on the test fold; epochs, temperatures and weights are chosen on validation graphs. A
+cell with companions says of its committee what a cell without them would say: replicas do not depend on each other. All
+data sets of division 0 come first, in
 the order of :data:`ORDER`, then those of division 1, and so on.
 
 OUT/reach.json is written after every cell. Cells in it or in the files of ``--done`` are left out. No cell starts that
-is expected to take longer than what is left of the budget, by the seconds of the same data set in another division or
-:data:`EXPECTED_SECONDS`. ``--merge`` adds cells to ``results/reach/reach.json``; of two, the one measured first counts.
-``--report`` prints them beside the best published accuracies and the classical models of ``results/comparison``, which
-are those of division 0.
+is expected to take longer than what is left of the budget, by the seconds of the same data set in another division, or
+by :data:`EXPECTED_SECONDS` and the stored seconds of the companions. ``--merge`` adds cells to
+``results/reach/reach.json``; of two, the one measured first counts. ``--report`` prints them beside the best published
+accuracies and the classical models of ``results/comparison``, which are those of division 0.
 """
 
 from __future__ import annotations
@@ -48,26 +49,45 @@ ORDER = (
     *("REDDIT-BINARY", "COLLAB"),
 )
 """The most telling data sets first: those whose single models are near the figures to compare with."""
+FOLDS = 10
 EXPECTED_SECONDS = {
     **{"ENZYMES": 45, "PROTEINS": 30, "NCI1": 60, "IMDB-BINARY": 15, "IMDB-MULTI": 20, "DD": 110},
     **{"MUTAG": 15, "PTC_MR": 15, "NCI109": 55, "REDDIT-BINARY": 120, "COLLAB": 130},
 }
 """Seconds of a cell of five members on one H200 without a companion: 2.2 to 3 times those of one seed in
 ``results/defaults.json``, as five seeds of the paper's row take 2.2 times those of one (``docs/performance.md``)."""
+ERRICA, PATHNN = "structure-agnostic baseline, Errica et al., ICLR 2020", "PathNN, ICML 2023, second-hand"
+LTP, CGMM = "LTP, arXiv 2305.00724", "CGMM family, table of the authors of Errica et al."
 PUBLISHED = {
-    **{"NCI1": 82.3, "PROTEINS": 75.8, "DD": 78.4, "ENZYMES": 73.0, "COLLAB": 79.4, "IMDB-BINARY": 74.5},
-    **{"IMDB-MULTI": 50.8, "REDDIT-BINARY": 91.6},
+    "NCI1": (82.3, PATHNN),
+    "PROTEINS": (75.8, ERRICA),
+    "DD": (78.4, ERRICA),
+    "ENZYMES": (73.0, PATHNN),
+    "COLLAB": (79.4, LTP),
+    "IMDB-BINARY": (74.5, LTP),
+    "IMDB-MULTI": (50.8, PATHNN),
+    "REDDIT-BINARY": (91.6, CGMM),
 }
-"""Best published accuracies whose epochs are not chosen on test data, in percent."""
+"""Best published accuracies whose epochs are not chosen on test data, in percent, with their sources. Their divisions
+into folds are others than ours."""
 CLASSICAL = ("wl", "wl-oa", "wl-forest", "ldp-forest", "features-trees")
 """Models that a user would try first."""
 
 Row = dict[str, Any]
 
 
-def key(row: Mapping[str, Any]) -> tuple[str, str, str, int, int]:
-    """What identifies a cell: data set, candidate, companion, members and division."""
-    return (row["dataset"], row["candidate"], row["companion"] or "", row["members"], row["division"])
+SETTINGS = ("candidate", "companion", "members", "epochs", "patience", "folds")
+"""What the cells of one table have in common."""
+
+
+def settings(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The settings of a cell; sortable."""
+    return tuple(row[name] or "" for name in SETTINGS)
+
+
+def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What identifies a cell: settings, data set and division."""
+    return (*settings(row), row["dataset"], row["division"])
 
 
 def plan(options: argparse.Namespace, done: Sequence[Row]) -> list[Row]:
@@ -78,8 +98,11 @@ def plan(options: argparse.Namespace, done: Sequence[Row]) -> list[Row]:
         {
             "dataset": name,
             "candidate": options.candidate,
-            "companion": options.companion,
+            "companion": None if options.companion == "none" else options.companion,
             "members": options.members,
+            "epochs": options.epochs or candidate_config(options.candidate).training.epochs,
+            "patience": PATIENCE,
+            "folds": options.folds,
             "division": division,
         }
         for division in range(options.divisions)
@@ -89,10 +112,15 @@ def plan(options: argparse.Namespace, done: Sequence[Row]) -> list[Row]:
     return [cell for cell in cells if key(cell) not in found]
 
 
-def expected_seconds(cell: Row, rows: Sequence[Row]) -> float:
-    """Seconds of a cell, by another division of the same data set, else by :data:`EXPECTED_SECONDS`; 0 if unknown."""
-    same = [row["seconds"] for row in rows if key(row)[:4] == key(cell)[:4]]
-    return float(max(same, default=EXPECTED_SECONDS.get(cell["dataset"], 0) * cell["members"] / 5))
+def expected_seconds(cell: Row, rows: Sequence[Row], companion_seconds: Mapping[str, float] = {}) -> float:
+    """Seconds of a cell, by another division of the same data set, else by :data:`EXPECTED_SECONDS`; 0 if unknown.
+
+    ``companion_seconds`` are those that the companions need beside it, by data set.
+    """
+    same = [row["seconds"] for row in rows if key(row)[:-1] == key(cell)[:-1]]
+    network = EXPECTED_SECONDS.get(cell["dataset"], 0) * cell["members"] / 5
+    beside = 0.0 if cell["companion"] is None else companion_seconds.get(cell["dataset"], 0.0)
+    return float(max(same, default=network + beside))
 
 
 # ---------------------------------------------------------------------- measuring
@@ -100,15 +128,15 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
     """Trains and evaluates the committees of a cell; JSON-safe."""
     is_cpu = choose_device(options.device).type == "cpu"
     config = candidate_config(cell["candidate"]).with_training(
-        epochs=options.epochs, precision=None if is_cpu else options.precision
+        epochs=cell["epochs"], precision=None if is_cpu else options.precision
     )
     began = time.perf_counter()
     ledger = CrossValidation(
         store,
         config,
-        folds=options.folds,
+        folds=cell["folds"],
         device=options.device,
-        patience=PATIENCE,
+        patience=cell["patience"],
         members=cell["members"],
         companion=cell["companion"],
         division=cell["division"],
@@ -125,12 +153,12 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
         row |= {
             "mixture_accuracy": _percent(mixture.mixture.accuracy.per_seed[0]),
             "mixture_pooled": mixture.mixture.pooled,
+            "part_accuracy": {part.name: _percent(part.accuracy.per_seed[0]) for part in mixture.parts[1:]},
             "weights": [round(weight, 4) for weight in mixture.mean_weights],
+            "companion_seconds": round(mixture.seconds, 1),
         }
     return row | {
         "seconds": round(time.perf_counter() - began, 1),
-        "epochs": config.training.epochs,
-        "patience": PATIENCE,
         "folds_seed": ledger.folds_seed,
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "hardware": ledger.hardware,
@@ -148,12 +176,13 @@ def run(options: argparse.Namespace, began: float) -> None:
     rows = read_rows(path)
     others = [row for file in options.done for row in read_rows(file)]
     cells = plan(options, [*rows, *others])
+    beside = companion_seconds(COMPARISON, options.companion)
     print(f"{len(cells)} cells to measure.", flush=True)
     stores: dict[str, GraphStore] = {}
     for cell in cells:
         left = options.budget - (time.monotonic() - began)
         title = f"{cell['dataset']}, division {cell['division']}"
-        if expected_seconds(cell, [*rows, *others]) > left:
+        if expected_seconds(cell, [*rows, *others], beside) > left:
             print(f"{title}: not started, {left:.0f} s left", flush=True)
             continue
         if cell["dataset"] not in stores:
@@ -180,26 +209,42 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 
 # ---------------------------------------------------------------------- report
-def classical_accuracies(folder: Path) -> dict[str, dict[str, float]]:
-    """Held-out accuracy of the classical models in percent, by data set and model, from stored records."""
+def _classical_ledgers(folder: Path, names: Sequence[str]) -> dict[str, dict[str, Ledger]]:
+    """Stored held-out results of classical models, first seed, by data set and model."""
     store, found = ResultsStore(folder), {}
     for dataset in ORDER:
-        records = {name: store.get(RecordKey(dataset, name, "held-out", 0)) for name in CLASSICAL}
-        ledgers = {name: Ledger((record,)) for name, record in records.items() if record is not None}
-        found[dataset] = {
-            name: ledger.held_out.mean for name, ledger in ledgers.items() if ledger.held_out is not None
-        }
+        records = {name: store.get(RecordKey(dataset, name, "held-out", 0)) for name in names}
+        found[dataset] = {name: Ledger((record,)) for name, record in records.items() if record is not None}
     return found
 
 
+def companion_seconds(folder: Path, companions: str) -> dict[str, float]:
+    """Seconds of a cross-validation of all companions, by data set, from stored records; 0 if there is none."""
+    found = _classical_ledgers(folder, companions.split(","))
+    return {dataset: sum(each.seconds for each in ledgers.values()) for dataset, ledgers in found.items()}
+
+
+def classical_accuracies(folder: Path) -> dict[str, dict[str, float]]:
+    """Held-out accuracy of the classical models in percent, by data set and model, from stored records."""
+    return {
+        dataset: {
+            name: ledger.held_out.mean for name, ledger in ledgers.items() if ledger.held_out is not None
+        }
+        for dataset, ledgers in _classical_ledgers(folder, CLASSICAL).items()
+    }
+
+
 def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) -> str:
-    """A table per candidate and number of members, and how many data sets reach what they are compared with."""
+    """A table per :data:`SETTINGS`, and how many data sets reach what they are compared with."""
     lines = []
-    for candidate, members in sorted({(row["candidate"], row["members"]) for row in rows}):
-        chosen = [row for row in rows if (row["candidate"], row["members"]) == (candidate, members)]
+    for group in sorted({settings(row) for row in rows}, key=str):
+        chosen = [row for row in rows if settings(row) == group]
+        first = chosen[0]
         head = ("data set", "divisions", "members", "committee", "mixture", "published", "best classical")
         lines += [
-            f"## {candidate}, committees of {members}",
+            f"## {first['candidate']}, committees of {first['members']}, companion {first['companion'] or 'none'}",
+            "",
+            f"{first['folds']} folds, at most {first['epochs']} epochs, patience {first['patience']}.",
             "",
             f"| {' | '.join((*head, 'ECE', 'ECE of members'))} |",
             "|---" * (len(head) + 2) + "|",
@@ -211,13 +256,14 @@ def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) ->
             cells = [row for row in chosen if row["dataset"] == name]
             means = [_mean(cells, each) for each in ("member_accuracy", "accuracy", "mixture_accuracy")]
             best = max(classical.get(name, {}).items(), key=lambda item: item[1], default=None)
-            goals = {"published": PUBLISHED.get(name), "classical": None if best is None else best[1]}
+            published = PUBLISHED.get(name)
+            goals = {"published": published and published[0], "classical": None if best is None else best[1]}
             for goal, value in goals.items():
                 for column, mean in enumerate(means[1:]):
                     counts[goal][column] += value is not None and mean is not None and mean >= value
             errors = [_mean_entry(cells, each) for each in ("pooled", "member_pooled")]
             counts["ece"][0] += None not in errors and errors[0] <= errors[1]  # type: ignore[operator]
-            divisions = len({row["division"] for row in cells})
+            divisions = len(cells)
             shown = ["–" if mean is None else f"{mean:.1f}" for mean in means]
             shown += ["–" if goals["published"] is None else f"{goals['published']:.1f}"]
             shown += ["–" if best is None else f"{best[1]:.1f} ({best[0]})"]
@@ -254,10 +300,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--sets", nargs="+", default=list(ORDER), help="data sets; default: all eleven")
     parser.add_argument("--candidate", choices=list(CANDIDATES), default=BASE, help="of measure_context")
-    parser.add_argument("--companion", help="classical models that are mixed with the committee")
+    parser.add_argument(
+        "--companion", default="wl-forest", help="classical models that are mixed with the committee, or none"
+    )
     parser.add_argument("--members", type=int, default=5)
     parser.add_argument("--divisions", type=int, default=5)
-    parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--folds", type=int, default=FOLDS)
     parser.add_argument("--root", type=Path, help="folder with the zips of the data sets")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="tf32", help="on a GPU: float32, tf32 or bf16")
@@ -278,6 +326,7 @@ def main(words: Sequence[str] | None = None) -> None:
         write_rows(path, [row for file in (path, *options.merge) for row in read_rows(file)])
     elif options.report:
         print(report(read_rows(path), classical_accuracies(COMPARISON)))
+        print("Best published:", "; ".join(f"{name} {of}" for name, (_, of) in PUBLISHED.items()))
     else:
         run(options, began)
 

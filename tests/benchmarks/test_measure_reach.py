@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.measure_context import candidate_config
 from benchmarks.measure_reach import (
     ORDER,
     classical_accuracies,
@@ -24,12 +25,19 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.evaluation import cross_validate
 
+EPOCHS = candidate_config("none").training.epochs
 GIN = RunConfig(model="gin", model_arguments={"hidden": 4, "num_layers": 1})
 
 
 def cell(dataset: str = "NCI1", division: int = 0, **changes: Any) -> dict[str, Any]:
-    base = {"dataset": dataset, "candidate": "none", "companion": None, "members": 5, "division": division}
-    return base | changes
+    base = {
+        "dataset": dataset,
+        "candidate": "none",
+        "companion": "wl-forest",
+        "members": 5,
+        "division": division,
+    }
+    return base | {"epochs": EPOCHS, "patience": 50, "folds": 10} | changes
 
 
 def measured(dataset: str, division: int, accuracy: float, **changes: Any) -> dict[str, Any]:
@@ -53,6 +61,15 @@ def test_all_data_sets_of_a_division_come_before_the_next() -> None:
     assert expected_seconds(cell("NCI1", 1), [measured("NCI1", 0, 80)]) == 7
     assert expected_seconds(cell("NCI1", 1), [measured("NCI1", 0, 80, members=3)]) == 60
     assert expected_seconds(cell("NCI1", 1, members=1), []) == 12
+    assert expected_seconds(cell("NCI1", 1), [], {"NCI1": 9}) == 69
+    assert expected_seconds(cell("NCI1", 1, companion=None), [], {"NCI1": 9}) == 60
+
+
+def test_other_settings_are_another_cell() -> None:
+    done = [measured("ENZYMES", 0, 70)]
+    for words in (["--epochs", "7"], ["--folds", "5"], ["--companion", "none"], ["--members", "3"]):
+        assert len(plan(parse(["--sets", "ENZYMES", "--divisions", "1", *words]), done)) == 1
+    assert plan(parse(["--sets", "ENZYMES", "--divisions", "1"]), done) == []
 
 
 def test_cells_are_measured_within_the_budget_and_merged(
@@ -62,7 +79,7 @@ def test_cells_are_measured_within_the_budget_and_merged(
     store = planted_parts(num_graphs=30)
     write_tu(store, tmp_path / "TINY.zip")
     words = ["--sets", "TINY", "--root", str(tmp_path), "--device", "cpu", "--epochs", "1", "--folds", "3"]
-    words += ["--members", "2", "--divisions", "2", "--out", str(tmp_path / "out")]
+    words += ["--members", "2", "--divisions", "2", "--companion", "none", "--out", str(tmp_path / "out")]
     main([*words, "--divisions", "1", "--companion", "wl"])
     main(words)
     assert "2 cells to measure" in capsys.readouterr().out  # those without a companion
@@ -73,6 +90,7 @@ def test_cells_are_measured_within_the_budget_and_merged(
     assert [row["folds_seed"] for row in without] == [12345, 12346]
     assert with_forest["accuracy"] == without[0]["accuracy"]
     assert len(with_forest["mixture_accuracy"]) == 3
+    assert list(with_forest["part_accuracy"]) == ["wl"]
     assert sum(with_forest["weights"]) == pytest.approx(1, abs=1e-3)
     expected = cross_validate(store, GIN.with_training(epochs=1), folds=3, members=2, patience=50).committees(
         2
@@ -99,6 +117,7 @@ def test_the_report_counts_what_is_reached() -> None:
         measured("NCI1", 0, 80, mixture_accuracy=[84.0, 84.0]),
         measured("NCI1", 1, 82, mixture_accuracy=[84.0, 84.0], pooled={"ece": 0.4}),
         measured("MUTAG", 0, 90),
+        measured("NCI1", 0, 60, companion=None),
     ]
     text = report(rows, {"NCI1": {"wl": 81.0, "wl-forest": 83.0}, "MUTAG": {"wl": 85.0}})
     # The committee has (81 + 83) / 2 = 82 on NCI1, below 82.3 and below the forest; the mixture is above both.
@@ -107,6 +126,8 @@ def test_the_report_counts_what_is_reached() -> None:
     assert "the best published: 0 of 1 data sets, with the companion 1." in text
     assert "the best classical model: 1 of 2, with the companion 1." in text
     assert "at most that of its members: 1 of 2." in text
+    # Cells without a companion are a table of their own.
+    assert "| NCI1 | 1 | 59.0 | 61.0 | – | 82.3 | 83.0 (wl-forest) | 0.100 | 0.200 |" in text
 
 
 def test_classical_models_are_read_from_records() -> None:
