@@ -9,13 +9,13 @@ indices. Indices far above the number of edges are taken for identifiers and ref
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array, issparse
 from torch import Tensor
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
@@ -33,7 +33,13 @@ def is_array(value: object) -> bool:
     """Whether it is a numeric numpy array, a tensor or a scipy.sparse matrix."""
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufc"
-    return isinstance(value, Tensor) or bool(issparse(value))
+    return isinstance(value, Tensor) or _is_sparse(value)
+
+
+def _is_sparse(value: object) -> bool:
+    """Whether it is a scipy.sparse matrix; there is none before its module is imported, which takes a while."""
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and bool(module.issparse(value))
 
 
 def from_arrays(
@@ -80,7 +86,7 @@ def _graph(index: int, array: Any, num_nodes: int | None) -> GraphArrays:
             fix = "Pass a dense tensor or a scipy.sparse matrix."
             raise ArgumentError(_OWNER, "graphs", _SHAPES, f"a sparse tensor as graph {index}", fix)
         array = array.detach().cpu().numpy()
-    sparse = bool(issparse(array))
+    sparse = _is_sparse(array)
     shape = tuple(array.shape)
     described = f"an array of shape {list(shape)} as graph {index}"
     is_edge_list = len(shape) == 2 and 2 in shape and not sparse and array.dtype.kind in "iu"
@@ -118,6 +124,8 @@ def _edge_list(index: int, ends: np.ndarray, num_nodes: int | None) -> GraphArra
 
 
 def _adjacency(index: int, matrix: Any) -> GraphArrays:
+    from scipy.sparse import coo_array
+
     entries = coo_array(matrix)
     values = np.asarray(entries.data, dtype=np.float64)
     if not np.isfinite(values).all():

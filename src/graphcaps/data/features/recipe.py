@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import Featurizer, find_featurizer
@@ -28,6 +27,9 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edge_kinds import MOST_EDGE_KINDS, count_edge_kinds, edge_kind
 from graphcaps.types import EdgeLabelUse
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array  # imported late: most commands compute no propagated columns
 
 __all__ = ["FeatureRecipe", "count_edge_labels", "propagate_powers"]
 
@@ -574,6 +576,8 @@ def propagate_powers(store: GraphStore, x: np.ndarray, count: int) -> Iterator[n
 
 def _adjacency(store: GraphStore) -> csr_array:
     """Block-diagonal adjacency of all graphs, entries 1 in float64, ``[N, N]``."""
+    from scipy.sparse import csr_array
+
     N, degree = store.num_nodes, store.degree.cpu()
     first = store.node_ptr[:-1].repeat_interleave(store.sizes).cpu()  # first node of each node's graph
     wide = torch.int32 if max(N, store.neighbours.numel()) < 2**31 else torch.int64

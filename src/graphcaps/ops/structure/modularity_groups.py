@@ -7,8 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 
@@ -39,12 +37,14 @@ class ModularityGroups(Precomputation):
         return (0,)
 
     def compute(self, graph: PlainGraph) -> GraphStructure:
+        from scipy.sparse import csr_array  # late: HGCN, which every command imports, has this as an option
+
         groups = modularity_groups(graph, self.cycle_weight)
         members = groups.argsort(kind="stable")
         ptr = np.concatenate([[0], np.bincount(groups).cumsum()])
         shape = (len(ptr) - 1, graph.num_nodes)
-        membership = sparse.csr_array((np.ones(len(members)), members, ptr), shape=shape)
-        adjacency = sparse.csr_array(membership @ graph.adjacency() @ membership.T)
+        membership = csr_array((np.ones(len(members)), members, ptr), shape=shape)
+        adjacency = csr_array(membership @ graph.adjacency() @ membership.T)
         return GraphStructure((GraphLevel(adjacency, ptr, members),))
 
 
@@ -185,7 +185,10 @@ def _ranks(gain: NDArray[np.float64], *ties: NDArray[np.uint64]) -> NDArray[np.i
 
 def _components(a: NDArray[np.int64], b: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """The connected component of each group, if these pairs are joined."""
-    pairs = sparse.coo_array((np.ones(len(a)), (a, b)), shape=(count, count))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    pairs = coo_array((np.ones(len(a)), (a, b)), shape=(count, count))
     return np.asarray(connected_components(pairs, directed=False)[1], dtype=np.int64)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array  # imported late: every command imports this module
 
 __all__ = ["GraphLevel", "GraphStructure", "PlainGraph", "Precomputation"]
 
@@ -28,12 +30,14 @@ class PlainGraph:
     labels: NDArray[np.int64] | None = None
 
     @classmethod
-    def from_adjacency(cls, adjacency: sparse.csr_array) -> PlainGraph:
+    def from_adjacency(cls, adjacency: csr_array) -> PlainGraph:
         """The graph of the nonzero entries of a symmetric matrix, without its diagonal."""
+        from scipy.sparse import csr_array
+
         entries = adjacency.tocoo()
         keep = entries.row != entries.col
         kept = (entries.data[keep], (entries.row[keep], entries.col[keep]))
-        clean = sparse.csr_array(kept, shape=adjacency.shape)
+        clean = csr_array(kept, shape=adjacency.shape)
         return cls(clean.indptr.astype(np.int64), clean.indices.astype(np.int64))
 
     @property
@@ -45,10 +49,12 @@ class PlainGraph:
         """Number of neighbours of each node, ``[n]``."""
         return np.diff(self.ptr)
 
-    def adjacency(self) -> sparse.csr_array:
+    def adjacency(self) -> csr_array:
         """The adjacency matrix, ``[n, n]``, float64."""
+        from scipy.sparse import csr_array
+
         ones = np.ones(len(self.neighbours))
-        return sparse.csr_array((ones, self.neighbours, self.ptr), shape=(self.num_nodes,) * 2)
+        return csr_array((ones, self.neighbours, self.ptr), shape=(self.num_nodes,) * 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +69,7 @@ class GraphLevel:
         weights (array, optional): H weights of each member, ``[P, H]``.
     """
 
-    adjacency: sparse.csr_array
+    adjacency: csr_array
     member_ptr: NDArray[np.int64]
     members: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None

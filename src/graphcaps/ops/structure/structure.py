@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch.nn.functional import pad
 
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, Precomputation
 from graphcaps.types import ShapeRepr
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array  # imported late: every command imports this module
 
 __all__ = ["SizeBound", "StoredLevel", "Structure", "join_structures"]
 
@@ -271,12 +273,14 @@ def _join_levels(levels: list[GraphLevel | None], H: int) -> dict[str, Tensor]:
     return arrays
 
 
-def _without_diagonal(adjacency: sparse.csr_array) -> sparse.csr_array:
+def _without_diagonal(adjacency: csr_array) -> csr_array:
     """The adjacency without self-loops, with sorted neighbours."""
+    from scipy.sparse import csr_array
+
     entries = adjacency.tocoo()
     keep = entries.row != entries.col
     kept = (entries.data[keep], (entries.row[keep], entries.col[keep]))
-    return sparse.csr_array(kept, shape=adjacency.shape)
+    return csr_array(kept, shape=adjacency.shape)
 
 
 def _joined(parts: Sequence[np.ndarray], dtype: torch.dtype, columns: int | None = None) -> Tensor:
