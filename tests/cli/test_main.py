@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,8 +14,11 @@ from graphcaps import __version__
 from graphcaps.cli import main as program
 from graphcaps.data import load_dataset
 from graphcaps.errors import DataError
+from tests.small_models import small_model
 
 RUNNER = CliRunner()
+UNUSED = {"torch_geometric", "sklearn", "pandas", "networkx", "matplotlib", "sympy", "fastapi"}
+"""Large packages that reading and predicting a data set do not need."""
 
 
 def fail(error: BaseException) -> int:
@@ -52,16 +56,33 @@ def test_every_verb_has_an_example():
         assert example.startswith(f"graphcaps {name}")
 
 
-def test_help_does_not_import_torch():
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["data", "info", "--help"], {"torch", "numpy", "torch_geometric", "sklearn", "graphcaps.ops"}),
+        (["data", "info", "planted-parts"], {*UNUSED, "scipy", "graphcaps.nn", "graphcaps.data.coercion"}),
+        (["predict", "MODEL", "planted-parts"], {*UNUSED, "scipy.stats", "graphcaps.models.gin"}),
+    ],
+    ids=["help", "data info", "predict"],
+)
+def test_a_command_imports_only_what_it_needs(tmp_path: Path, arguments: list[str], unused: set[str]) -> None:
+    if "MODEL" in arguments:
+        small_model().save(tmp_path / "m.safetensors")
+        arguments = [str(tmp_path / "m.safetensors") if word == "MODEL" else word for word in arguments]
     code = (
         "import sys; from graphcaps.cli.main import app\n"
-        "try: app(['data', 'info', '--help'])\n"
+        f"try: app({arguments})\n"
         "except SystemExit as end: assert not end.code\n"
-        "heavy = {'torch', 'numpy', 'torch_geometric', 'sklearn'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
+        f"imported = {unused} & set(sys.modules)\n"
+        "sys.exit(f'imported {imported}' if imported else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_package_is_imported_without_a_library():
+    code = "import sys, graphcaps; sys.exit(len({'torch', 'numpy', 'typer'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,7 +42,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (metadata / "entry_points.txt").write_text(f"[graphcaps.models]\n{model} = {value or module}\n")
         _plugins.cache_clear()
 
-    find_model("hgcn")
+    model_names()  # imports all models; those that were imported later would be lost with the copy
     models = dict(MODELS._models)
     monkeypatch.syspath_prepend(tmp_path)
     yield install_one
@@ -67,6 +68,17 @@ def test_models_of_graphcaps_are_found_without_a_list_of_them() -> None:
     assert find_graph_model("gin") is GIN
     assert find_model("hgcn") is HGCN
     assert all(model.package == "graphcaps" and not model.problem for model in list_models())
+
+
+def test_the_lookup_of_a_model_imports_no_other_model() -> None:
+    code = (
+        "import sys; from graphcaps.models.lookup import find_model, is_model; find_model('hgcn'); find_model('gcn')\n"
+        "assert is_model('gcn') and 'graphcaps.models.gin' not in sys.modules\n"
+        "assert 'scipy' not in sys.modules\n"
+        "assert not is_model('none') and 'graphcaps.models.gin' in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_unknown_name_is_refused_with_similar_names() -> None:

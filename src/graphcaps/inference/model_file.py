@@ -35,7 +35,7 @@ from graphcaps.inference.probabilities import Calibration
 from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.classical import ClassicalModel
-from graphcaps.models.lookup import find_model, is_classical, model_names
+from graphcaps.models.lookup import find_model, is_classical, is_model
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 
 __all__ = [
@@ -210,7 +210,7 @@ def reading(path: str | Path) -> Iterator[None]:
 
 def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> ModelContents:
     config = RunConfig.from_dict(header["config"], str(path))
-    if config.model not in model_names():
+    if not is_model(config.model):
         fix = "Update graphcaps, or install the package of this model, to read it."
         raise DataError(path, "a model of 'graphcaps info --models'", f"'{config.model}'", fix=fix)
     _check_plain(config)
@@ -286,7 +286,7 @@ def _companion(
         expected = f"an object or null as the calibration of {where}"
         raise DataError(path, expected, repr(values["calibration"])[:60])
     config = RunConfig.from_dict(values["config"], f"{path}, {where}")
-    if config.model not in model_names() or not is_classical(config.model):
+    if not is_model(config.model) or not is_classical(config.model):
         fix = "Update graphcaps, or install the package of this model, to read it."
         raise DataError(path, f"a classical model as {where}", f"'{config.model}'", fix=fix)
     if not state:

@@ -1,4 +1,4 @@
-"""Models, one file each, and their contract. Every file of this folder is imported when a model is looked up."""
+"""Models, one file each, and their contract. The file of a model is imported when the model is looked up."""
 
 from graphcaps.models.classical import ClassicalModel, RawInput, ValidationGraphs
 from graphcaps.models.lookup import (

@@ -1,6 +1,7 @@
 """Finds registered models by name: those of graphcaps and those of installed packages.
 
-Modules of graphcaps are imported when a model is looked up for the first time. A package of someone else names its
+The module of a model of graphcaps is imported when this model is looked up, and all of them when models are listed or
+none has the name. A package of someone else names its
 model in the entry-point group ``graphcaps.models``; its module is imported when that model is asked for, so that a
 package that cannot be imported affects no other model.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "find_graph_model",
     "find_model",
     "is_classical",
+    "is_model",
     "list_models",
     "model_names",
 ]
@@ -42,6 +44,11 @@ def model_names() -> list[str]:
     return sorted({*MODELS, *_plugins()})
 
 
+def is_model(name: str) -> bool:
+    """Whether a model has this name, as in :func:`model_names`."""
+    return _has_own_model(name) or name in _plugins()
+
+
 def find_model(name: str) -> type[RegisteredModel]:
     """The class of a registered model.
 
@@ -52,7 +59,7 @@ def find_model(name: str) -> type[RegisteredModel]:
         ArgumentError: If there is no such model.
         UsageError: If several packages have a model of this name, or the package of the model cannot be imported.
     """
-    _import_own_models()
+    _has_own_model(name)
     plugins = _plugins().get(name, ())
     own = name in MODELS and MODELS[name].__module__.partition(".")[0] == "graphcaps"
     if len(plugins) + own > 1:
@@ -134,10 +141,32 @@ def list_models() -> list[ListedModel]:
     return listed
 
 
+def _has_own_model(name: str) -> bool:
+    """Whether a model of this name is registered, after the import of the modules of graphcaps that may do so.
+
+    The module of a model has its name, with underscores, so that most lookups import one module. Some models import
+    large packages that the others do not need.
+    """
+    if name in MODELS:
+        return True
+    module = name.replace("-", "_")
+    if module in _own_modules():
+        importlib.import_module(f"graphcaps.models.{module}")
+    if name not in MODELS:
+        _import_own_models()
+    return name in MODELS
+
+
+@cache
+def _own_modules() -> frozenset[str]:
+    """Names of the modules of :mod:`graphcaps.models`."""
+    return frozenset(module.name for module in pkgutil.iter_modules(graphcaps.models.__path__))
+
+
 @cache
 def _import_own_models() -> None:
-    for module in pkgutil.iter_modules(graphcaps.models.__path__, "graphcaps.models."):
-        importlib.import_module(module.name)
+    for module in sorted(_own_modules()):
+        importlib.import_module(f"graphcaps.models.{module}")
 
 
 @cache

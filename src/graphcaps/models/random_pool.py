@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.models.selection_network import SelectionNetwork, graph_convs, read_out
+from graphcaps.nn.initialise import draw_seeds_
 from graphcaps.ops.node_hash import hash_nodes
 from graphcaps.ops.propagation.propagation import induced_scale
 from graphcaps.ops.ragged.selection import Selection, select_top
@@ -74,7 +75,7 @@ class RandomPool(SelectionNetwork):
         self._draw_seed()
 
     def _draw_seed(self) -> None:
-        self.seed.copy_(torch.randint(1 << 62, self.lead))
+        draw_seeds_(self.seed)
 
     def forward_batch(self, batch: GraphBatch, y: Tensor | None = None) -> ModelOutput:
         """Logits of the graphs of a batch; ``y`` is ignored."""

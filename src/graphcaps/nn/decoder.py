@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.nn.graph_layer import resolve_graph
-from graphcaps.nn.initialise import linear_
+from graphcaps.nn.initialise import draw_seeds_, linear_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.ops.activation.hashed_dropout import next_step_keys
 from graphcaps.ops.class_code.class_code import class_code
@@ -88,9 +88,7 @@ class AdjacencyDecoder(nn.Module):
         linear_(self.weight, self.num_classes * self.class_dim)
         linear_(self.bias, self.num_classes * self.class_dim)
         if self.reconstruct_up_to is not None:
-            self.seed.copy_(
-                torch.randint(1 << 62, self.lead)
-            )  # last, so that the initial weights do not depend on it
+            draw_seeds_(self.seed)  # last, so that the initial weights do not depend on it
             self.step.zero_()
 
     def code(self, class_capsules: Tensor, y: Tensor) -> Tensor:

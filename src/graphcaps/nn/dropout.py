@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import check_probability
+from graphcaps.nn.initialise import draw_seeds_
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, apply_dropout, next_step_keys
 
 __all__ = ["ReplicaDropout"]
@@ -53,7 +54,7 @@ class ReplicaDropout(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws a new seed from torch's default generator."""
-        self.seed.copy_(torch.randint(1 << 62, self.lead))
+        draw_seeds_(self.seed)
         self.step.zero_()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Weight initialisation with fan-in and fan-out of a single replica, whatever the leading axes are."""
+"""Initial weights, with fan-in and fan-out of a single replica whatever the leading axes are, and seeds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["glorot_", "linear_"]
+__all__ = ["draw_seeds_", "glorot_", "linear_"]
 
 
 def glorot_(weight: Tensor, fan_in: int, fan_out: int) -> Tensor:
@@ -22,3 +22,11 @@ def linear_(tensor: Tensor, fan_in: int) -> Tensor:
     bound = 1 / math.sqrt(max(fan_in, 1))
     with torch.no_grad():
         return tensor.uniform_(-bound, bound)
+
+
+def draw_seeds_(seed: Tensor) -> Tensor:
+    """Fills ``seed``, int64, from torch's default generator.
+
+    On the meta device, where a model file is checked, nothing is drawn: torch would import its symbolic shapes.
+    """
+    return seed if seed.is_meta else seed.copy_(torch.randint(1 << 62, seed.shape))
