@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python 3.11+ and make:
 #   make demo   the main job on the embedded data set
-#   make test   linters, type checker and tests; SLOW=1 adds the slow ones, as CI does
+#   make test   linters, type checker and tests; SLOW=1 adds the slow ones, as CI does, EXHAUSTIVE=1 all others too
 PYTHON ?= python3
 VENV ?= .venv
 # Options for pip's downloads, e.g. PIP_ARGS="--index-url …" for a CPU-only torch on Linux.
@@ -54,7 +54,7 @@ format: $(READY)
 # PYTEST_ARGS: which tests and how, e.g. PYTEST_ARGS="tests/ops -x". The empty variable lets Python keep compiled
 # modules, so that the processes that tests start need not compile the package again.
 unit: $(READY)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 $(if $(SLOW),,-m "not slow") $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 $(if $(EXHAUSTIVE),,-m "not exhaustive$(if $(SLOW),, and not slow)") $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from tests.browser.fixtures import browser, visit  # noqa: F401
 
 # Tests run in two processes on two cores.
 torch.set_num_threads(1)
+# Examples of a property; every run draws others. A machine that is busy exceeds any deadline.
+if find_spec("hypothesis") is not None:
+    from hypothesis import settings
+
+    settings.register_profile("graphcaps", max_examples=30, deadline=None)
+    settings.load_profile("graphcaps")
 # Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -24,6 +31,10 @@ if not torch.cuda.is_available():
 
 # CPU time in seconds above which a test is expected to carry the mark slow.
 SLOW_SECONDS = 5.0
+# CPU time in seconds that all tests may take in two processes: without the slow ones, and with them.
+TEST_BUDGET, SLOW_BUDGET = 840, 1260
+# A table by folder is printed after a run of more CPU seconds.
+SUMMARY_SECONDS = 60.0
 
 
 def _cpu_seconds() -> float:
@@ -32,25 +43,68 @@ def _cpu_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+def _measure(item: pytest.Item, name: str) -> Generator[None, Any, Any]:
     start = _cpu_seconds()
     try:
         return (yield)
     finally:
-        item.user_properties.append(("cpu_seconds", _cpu_seconds() - start))
+        item.user_properties.append((name, _cpu_seconds() - start))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _measure(item, "cpu_seconds_setup"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _measure(item, "cpu_seconds"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _measure(item, "cpu_seconds_teardown"))
+
+
+_MARKS = {"slow", "exhaustive"}
+# Of each folder of tests: number of tests, their CPU seconds with fixtures, and those of marked tests alone.
+_FOLDERS: dict[str, list[float]] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Adds the CPU time of a test to its folder; the report of the teardown, the last one, has all parts of it."""
+    if report.when == "teardown":
+        seconds = sum(value for name, value in report.user_properties if name.startswith("cpu_seconds"))
+        parts = report.nodeid.split("::")[0].split("/")
+        row = _FOLDERS.setdefault("/".join(parts[: min(2, len(parts) - 1)]), [0, 0.0, 0.0])
+        row[0] += 1
+        row[1] += seconds
+        row[2] += seconds if _MARKS & set(report.keywords) else 0.0
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Lists tests that take long and are not marked slow. It is a report: no test fails because of it."""
+    """CPU time of each folder of tests, and tests that take long and have no mark.
+
+    It is a report: no test fails because of it.
+    """
+    total, marked = (sum(row[column] for row in _FOLDERS.values()) for column in (1, 2))
+    if total > SUMMARY_SECONDS:
+        terminalreporter.section("CPU time of the tests, with their fixtures")
+        for folder, row in sorted(_FOLDERS.items(), key=lambda entry: -entry[1][1]):
+            terminalreporter.write_line(f"{row[1]:6.0f} s  {folder} ({row[0]:.0f} tests)")
+        terminalreporter.write_line(
+            f"{total - marked:6.0f} s  without marked tests; at most {TEST_BUDGET} s fit into 'make test'"
+        )
+        if marked:
+            terminalreporter.write_line(f"{total:6.0f} s  with them; at most {SLOW_BUDGET} s fit into CI")
     seconds = {
         report.nodeid: dict(report.user_properties).get("cpu_seconds", 0.0)
         for report in terminalreporter.getreports("passed")
-        if report.when == "call" and "slow" not in report.keywords
+        if report.when == "call" and not _MARKS & set(report.keywords)
     }
     long = {name: value for name, value in seconds.items() if value > SLOW_SECONDS}
     if long:
-        terminalreporter.section(f"tests of more than {SLOW_SECONDS:g} s of CPU time without the mark slow")
+        terminalreporter.section(f"tests of more than {SLOW_SECONDS:g} s of CPU time without a mark")
         for name, value in sorted(long.items(), key=lambda entry: -entry[1]):
             terminalreporter.write_line(f"{value:6.1f} s  {name}")
 

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
@@ -281,7 +281,6 @@ def test_rows_of_a_frame_of_networks_without_a_class() -> None:
 
 
 # ---------------------------------------------------------------------- matrices and edge lists
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), n=st.integers(3, 9), weighted=st.booleans())
 def test_matrices_and_edge_lists_equal_networkx(seed: int, n: int, weighted: bool) -> None:
     generator = np.random.default_rng(seed)
@@ -313,7 +312,6 @@ def test_matrices_and_edge_lists_equal_networkx(seed: int, n: int, weighted: boo
 
 
 # ---------------------------------------------------------------------- text labels
-@settings(max_examples=60, deadline=None)
 @given(
     labels=st.lists(
         st.one_of(st.text(min_size=1).filter(str.strip), st.integers(-9, 9)), min_size=3, max_size=6

@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data
@@ -69,7 +69,6 @@ counts = st.lists(st.integers(0, 2), min_size=4, max_size=4)
 
 # ---------------------------------------------------------------------- store
 @given(counts)
-@settings(deadline=None)
 def test_the_store_lists_them_and_keeps_the_others(inserted: list[int]) -> None:
     plain = labelled_store()
     store, kept = with_empty_graphs(plain, inserted)
@@ -121,7 +120,6 @@ def test_graph_numbers_that_do_not_occur(tmp_path: Path) -> None:
 
 
 @given(inserted=counts)
-@settings(deadline=None)
 def test_written_and_read_again(inserted: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
     store, _ = with_empty_graphs(labelled_store(), inserted)
     path = tmp_path_factory.mktemp("tu") / "T.zip"
@@ -211,7 +209,6 @@ def test_arrays_without_columns() -> None:
 
 # ---------------------------------------------------------------------- features
 @given(counts)
-@settings(deadline=None)
 def test_columns_are_those_of_the_other_graphs(inserted: list[int]) -> None:
     plain = labelled_store()
     store, kept = with_empty_graphs(plain, inserted)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
@@ -112,7 +112,6 @@ def check_row(
 
 
 # ---------------------------------------------------------------------- batches
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_batch_equals_naive(data: st.DataObject, seed: int) -> None:
     store = make(seed)
@@ -127,7 +126,6 @@ def test_batch_equals_naive(data: st.DataObject, seed: int) -> None:
     assert batch.edges.num_entries == sum(len(graph_of(store, g)["edges"]) for g in real)  # type: ignore[arg-type]
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_each_replica_has_its_own_row(data: st.DataObject, seed: int) -> None:
     store = make(seed)
@@ -215,7 +213,6 @@ def test_batch_with_wrong_features_is_refused() -> None:
 
 
 # ---------------------------------------------------------------------- indexing
-@settings(max_examples=40, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_subset_of_subset(data: st.DataObject, seed: int) -> None:
     store = make(seed, graphs=6)

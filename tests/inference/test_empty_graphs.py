@@ -48,7 +48,7 @@ counts = st.lists(st.integers(0, 2), min_size=10, max_size=10).filter(any)
 
 @pytest.mark.parametrize("name", CONFIGS)
 @given(inserted=counts)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_other_graphs_are_predicted_bit_by_bit(models, name: str, inserted: list[int]) -> None:
     model = models[name]
     plain = planted_parts(num_graphs=9, seed=1)

@@ -265,7 +265,7 @@ def test_a_modified_weight_and_a_modified_header_are_rejected(tmp_path):
     assert error_of(path) == expected
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_modified_byte_is_rejected(tmp_path, data):
     length = int.from_bytes(saved()[:8], "little")
@@ -280,7 +280,7 @@ def test_any_modified_byte_is_rejected(tmp_path, data):
     error_of(path)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_any_truncation_is_rejected(tmp_path, share):
     path = tmp_path / "m.safetensors"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 
@@ -40,7 +40,6 @@ def classes(store: GraphStore, indices: np.ndarray) -> np.ndarray:
     return store.y.numpy()[indices]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(PARTS), min_size=1, max_size=8), min_size=1, max_size=5),
     st.integers(0, 3),

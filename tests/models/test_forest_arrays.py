@@ -46,7 +46,7 @@ def test_a_forest_fitted_to_sparse_counts_predicts_the_same_from_dense_rows():
     assert np.array_equal(arrays.predict_proba(x), forest.predict_proba(sparse.csr_array(x)))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(1, 200))
 def test_a_row_is_predicted_alike_alone_in_a_batch_and_in_steps(rows, step):
     forest, _ = fitted(trees=7)

@@ -64,7 +64,6 @@ def tensors_per_graph(output: HGCNOutput) -> Iterator[tuple[str, Tensor]]:
 
 # ---------------------------------------------------------------------- batches
 @given(counts)
-@settings(deadline=None)
 def test_a_batch_with_graphs_without_nodes(inserted: list[int]) -> None:
     plain, batch, kept, empty = batches(inserted)
     assert torch.equal(batch.x, plain.x)
@@ -104,7 +103,7 @@ def test_a_batch_of_nothing_else_has_a_padding_row() -> None:
 # ---------------------------------------------------------------------- HGCN
 @pytest.mark.parametrize("variant", VARIANTS)
 @given(inserted=counts)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_capsules_are_zero_and_the_others_unchanged(variant: str, inserted: list[int]) -> None:
     plain, batch, kept, empty = batches(inserted)
     model = build(variant)
@@ -201,7 +200,7 @@ def test_a_batch_equals_one_at_a_time() -> None:
 # ---------------------------------------------------------------------- other models
 @pytest.mark.parametrize("kind", [GIN, HGCN])
 @given(inserted=counts)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_finite_scores_and_no_effect_on_others(kind: type[GraphModel], inserted: list[int]) -> None:
     plain, batch, kept, _ = batches(inserted)
     torch.manual_seed(1)

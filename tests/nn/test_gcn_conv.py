@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import coalesce
@@ -45,7 +45,6 @@ def test_equals_torch_geometric(sizes: list[int], width: int, bias: bool) -> Non
         assert_equal(ours.bias.grad, theirs.bias.grad, "gradient of the bias")
 
 
-@settings(max_examples=60, deadline=None)
 @given(graphs_with_weights())
 def test_equals_torch_geometric_on_weighted_graphs(drawn: tuple[Graphs, Tensor]) -> None:
     """Also isolated nodes and graphs without edges; weights have the same gradient."""

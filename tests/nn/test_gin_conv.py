@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import MLP, GINConv
 from torch_geometric.utils import coalesce
@@ -50,7 +50,6 @@ def test_equals_torch_geometric(sizes: list[int], train_epsilon: bool, training:
         assert_equal(ours.epsilon.grad.flatten(), theirs.eps.grad.flatten(), "gradient of epsilon")
 
 
-@settings(max_examples=40, deadline=None)
 @given(graphs_with_weights())
 def test_edge_weights_multiply_the_messages(drawn: tuple[Graphs, Tensor]) -> None:
     graphs, weight = drawn

@@ -18,11 +18,11 @@ from tests.ops.conftest import kernel_device  # noqa: F401
 # float32 differs from float64 by a tenth of this tolerance.
 TOLERANCE = 3e-4
 EDGE_KINDS = (3, 2)
-DRAWN = torch.tensor([[0, 3, 1, -1], [2, 2, 5, 4], [-1, -1, -1, -1]])
+DRAWN = torch.tensor([[0, 3, 1], [2, 2, -1]])
 
 
 def _batch(dtype: torch.dtype, device: str) -> GraphBatch:
-    graphs = random_graphs([9, 33, 1, 40, 2, 70], classes=3, seed=3)
+    graphs = random_graphs([9, 33, 1, 2], classes=3, seed=3)
     store = with_kinds(graphs.as_store(), EDGE_KINDS).to(device)
     x = graphs.x.float().to(device=device, dtype=dtype)
     batch = store.batch(x, DRAWN)
@@ -45,7 +45,7 @@ def _run(model: Any, batch: GraphBatch) -> dict[str, Tensor]:
         model.zero_grad()
         loss.sum().backward()
     results["loss"] = loss
-    results["scores"] = output.class_scores[:2]
+    results["scores"] = output.class_scores
     for name, parameter in model.named_parameters():
         results[f"gradient of {name}"] = parameter.grad
     for name, buffer in model.named_buffers():
@@ -53,32 +53,42 @@ def _run(model: Any, batch: GraphBatch) -> dict[str, Tensor]:
             results[name] = buffer
     model.eval()
     with torch.no_grad():
-        results["scores in evaluation"] = model.forward_batch(batch).class_scores[:2]
+        results["scores in evaluation"] = model.forward_batch(batch).class_scores
     return {name: value.detach().cpu().double() for name, value in results.items()}
+
+
+CASES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "": [(HGCN, {}), (GIN, {})],
+    "slow": [
+        (HGCN, {"num_capsules": (5, 3), "residual_nodes": 40}),
+        (HGCN, {"formulation": "paper"}),
+        (HGCN, {"disentangle": False, "residual": False}),
+        (HGCN, {"context": "residual", "edge_kinds": EDGE_KINDS}),
+        (HGCN, {"context": "gin", "context_jumping": True, "context_layers": 1}),
+        (HGCN, {"parts": "blocks"}),
+    ],
+    "exhaustive": [
+        (HGCN, {"factor_squash": "separate", "reconstruction": False}),
+        (HGCN, {"context": "residual"}),
+        (HGCN, {"edge_kinds": EDGE_KINDS}),
+        (HGCN, {"context": "gated", "context_layers": 1}),
+        (HGCN, {"context": "gin", "context_layers": 1, "edge_kinds": EDGE_KINDS}),
+    ],
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
-        (HGCN, {}),
-        (HGCN, {"num_capsules": (5, 3), "residual_nodes": 70}),
-        (HGCN, {"formulation": "paper"}),
-        (HGCN, {"disentangle": False, "residual": False}),
-        (HGCN, {"factor_squash": "separate", "reconstruction": False}),
-        (HGCN, {"context": "residual"}),
-        (HGCN, {"edge_kinds": EDGE_KINDS}),
-        (HGCN, {"context": "residual", "edge_kinds": EDGE_KINDS}),
-        (HGCN, {"context": "gated", "context_layers": 1}),
-        (HGCN, {"context": "gin", "context_jumping": True, "context_layers": 1}),
-        (HGCN, {"context": "gin", "context_layers": 1, "edge_kinds": EDGE_KINDS}),
-        (HGCN, {"parts": "blocks"}),
-        (GIN, {}),
+        pytest.param(*case, marks=[getattr(pytest.mark, mark)] if mark else [])
+        for mark, cases in CASES.items()
+        for case in cases
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
 )
 def test_kernels_equal_torch(kernel_device: str, kind: Any, arguments: dict[str, Any]) -> None:  # noqa: F811
     sizes = {"hidden": 16} if kind is GIN else {"capsule_dim": 16, "num_capsules": (4,)}
-    settings = sizes | {"dropout": 0.3, "lead": (3,)} | arguments
+    settings = sizes | {"dropout": 0.3, "lead": (2,)} | arguments
     torch.manual_seed(0)
     fast = kind(5, 3, **settings).to(kernel_device)
     with torch.no_grad():

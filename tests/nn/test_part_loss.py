@@ -1,4 +1,4 @@
-"""The option ``parts="blocks"``: its loss by hand, its invariants, and kernels."""
+"""The option ``parts="blocks"``: its loss by hand and its invariants."""
 
 import math
 from typing import Any
@@ -9,11 +9,8 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN, CapsuleLayer, Context, PartsOutput, Trunk, block_loss
-from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import GraphBatch, HGCNOutput
 from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs, with_padding
-from tests.nn.test_hgcn_kernels import TOLERANCE, _batch, _run
-from tests.ops.conftest import kernel_device  # noqa: F401
 
 CHANNELS = 5
 
@@ -235,18 +232,3 @@ def test_wrong_arguments_are_refused() -> None:
         Context(4, 1, hops=-1)
     with pytest.raises(ArgumentError, match="'context' must be None if there is a trunk"):
         CapsuleLayer(4, 4, 2, trunk=Trunk("gin", 4), context=Context(4, 1))
-
-
-@pytest.mark.slow
-def test_kernels_equal_torch(kernel_device: str) -> None:  # noqa: F811
-    arguments: dict[str, Any] = {"capsule_dim": 16, "num_capsules": (4,), "lead": (3,), "parts": "blocks"}
-    torch.manual_seed(0)
-    fast = HGCN(5, 3, **arguments).to(kernel_device)
-    slow = HGCN(5, 3, **arguments)
-    slow.load_state_dict({name: value.cpu() for name, value in fast.state_dict().items()})
-    with use_kernels("off"):
-        expected = _run(slow.double(), _batch(torch.float64, "cpu"))
-    with use_kernels("always"):
-        actual = _run(fast, _batch(torch.float32, kernel_device))
-    for name, value in expected.items():
-        assert_equal(actual[name], value, name, TOLERANCE)

@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
@@ -28,7 +28,6 @@ Pool = Callable[..., Tensor]
 
 
 @pytest.mark.parametrize("name", POOLS)
-@settings(max_examples=40, deadline=None)
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), seed=st.integers(0, 100))
 def test_pooling_equals_torch_geometric(name: str, sizes: list[int], seed: int) -> None:
     """Also graphs without nodes, before, between and after others."""
@@ -102,7 +101,6 @@ def _top_k_by_sorting(graph_scores: list[list[float]], kept: Callable[[int], int
     return chosen
 
 
-@settings(max_examples=80, deadline=None)
 @given(scores, st.integers(1, 8))
 def test_top_k_with_ties_equals_stable_sorting(graph_scores: list[list[float]], k: int) -> None:
     expected = _top_k_by_sorting(graph_scores, lambda n: min(k, n))
@@ -119,7 +117,6 @@ def test_top_k_with_ties_equals_stable_sorting(graph_scores: list[list[float]], 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@settings(max_examples=80, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=6),
     ratio=st.one_of(st.floats(0.01, 0.999), st.sampled_from([0.1, 0.2, 0.5, 0.7, 0.9])),

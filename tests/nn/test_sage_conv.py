@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import GraphConv, SAGEConv
 from torch_geometric.utils import coalesce
@@ -55,7 +55,6 @@ def test_equals_torch_geometric(sizes: list[int], options: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("aggregation", ["mean", "sum"])
-@settings(max_examples=40, deadline=None)
 @given(graphs_with_weights())
 def test_weighted_edges_equal_torch_geometric_graph_conv(
     aggregation: Aggregation, drawn: tuple[Graphs, Tensor]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
         return "cuda"
     _loops_to_loaded_bounds(monkeypatch)
     _products_of_bfloat16(monkeypatch)
+    _fewer_steps_per_operation(monkeypatch)
     return "cpu"
 
 
@@ -52,3 +54,42 @@ def _products_of_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(self, opened(a), opened(b), *rest)
 
     monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", patched)
+
+
+def _fewer_steps_per_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out what Triton 3.6 repeats for every interpreted operation, more than half of its time; values are equal.
+
+    These are a test of every sum and product of 32-bit integers for overflow, which needs larger tensors than tests
+    have; the replacement of the language by interpreted functions in every call of a function, also if the kernel has
+    called it before; and the table of numpy's types, built for every number.
+    """
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    monkeypatch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
+    patch_lang, numpy_type = interpreter._patch_lang, interpreter._get_np_dtype
+    scopes: dict[int, Any] = {}
+
+    class AllScopes:
+        """What a kernel and the functions that it calls have replaced, each module once, until the kernel ends."""
+
+        def restore(self) -> None:
+            for scope in reversed(scopes.values()):
+                scope.restore()
+            scopes.clear()
+
+    def patched(fn: Any) -> AllScopes:
+        if id(fn.__globals__) not in scopes:
+            scopes[id(fn.__globals__)] = patch_lang(fn)
+        return AllScopes()
+
+    types: dict[str, Any] = {}
+
+    def known_type(dtype: Any) -> Any:
+        name = dtype.scalar.name
+        if name not in types:
+            types[name] = numpy_type(dtype)
+        return types[name]
+
+    monkeypatch.setattr(interpreter, "_patch_lang", patched)
+    monkeypatch.setattr(interpreter, "_get_np_dtype", known_type)

@@ -49,7 +49,7 @@ def clean(n: int, rows: list[Row]) -> CleanEdges:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 @given(listed())
 def test_clean_edges_equals_a_dictionary_of_pairs(case: tuple[int, list[Row]]) -> None:
     n, rows = case
@@ -85,7 +85,6 @@ def test_clean_edges_equals_a_dictionary_of_pairs(case: tuple[int, list[Row]]) -
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(listed())
 def test_structure_does_not_depend_on_columns_or_order(case: tuple[int, list[Row]]) -> None:
     n, rows = case

@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
@@ -20,7 +20,6 @@ from graphcaps.ops.edges import EdgeReport
 COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "edge_weight")
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), width=st.integers(1, 2), classes=st.booleans())
 def test_round_trip(seed: int, width: int, classes: bool) -> None:
     generator = torch.Generator().manual_seed(seed)

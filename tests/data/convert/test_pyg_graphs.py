@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.coercion import coerce
@@ -69,7 +69,6 @@ def assert_same(actual: GraphStore, expected: GraphStore) -> None:
         assert torch.equal(actual.truth[key], value)
 
 
-@settings(max_examples=60, deadline=None)
 @given(store=stores(), as_batch=st.booleans())
 def test_round_trip(store: GraphStore, as_batch: bool) -> None:
     again = from_pyg(to_pyg(store, as_batch=as_batch), "source", class_names=store.class_names or None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
@@ -74,7 +74,6 @@ def dense_features(store: GraphStore, recipe: FeatureRecipe) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- values
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     labels=st.booleans(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
@@ -47,7 +47,6 @@ def edges_of(store: GraphStore, g: int) -> dict[tuple[int, int], int]:
     }
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), limit=st.integers(1, 9))
 def test_truncation_equals_one_graph_at_a_time(seed: int, limit: int) -> None:
     store = make(seed)

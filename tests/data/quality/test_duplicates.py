@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data import stratified_folds
@@ -116,7 +116,6 @@ def test_labels_attributes_and_weights_count():
     assert as_lists(find_duplicates(replace(store, edge_attributes=edges.float()))) == [[1, 2]]
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
 def test_groups_equal_those_of_networkx(seed):
     draw = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import networkx as nx
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.convert.networkx_graphs import from_networkx, to_networkx
@@ -53,7 +53,6 @@ def naive_groups(store: GraphStore) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_groups_equal_those_of_plain_python(data):
     sizes = data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=12))

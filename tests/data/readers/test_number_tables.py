@@ -83,7 +83,6 @@ def written_tables(draw: st.DrawFn) -> tuple[list[list[int]], bytes]:
     return table, (newline.join(separator.join(map(str, row)) for row in table) + end).encode()
 
 
-@settings(deadline=None)
 @given(written_tables(), st.integers(1, 50))
 def test_integers_equal_a_line_by_line_reference_for_any_chunks(written, size):
     table, content = written
@@ -92,7 +91,6 @@ def test_integers_equal_a_line_by_line_reference_for_any_chunks(written, size):
     assert integers(content) == table
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1)
 )
@@ -113,7 +111,7 @@ def slow(block: bytes, columns: int, kind: str) -> list | None:
         return None
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=100)
 @given(
     scraps("1", "20", "-3", ",", ", ", " ", "\t", "\n", "\r\n", "\r", "-", "+", ".", "x"), st.integers(1, 3)
 )
@@ -132,7 +130,7 @@ def test_the_fast_integer_path_accepts_only_what_the_reference_accepts(line, col
         assert fast.tolist() == slow(block, columns, "integer")
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=100)
 @given(
     scraps("1", "2.5", "-3", ",", ", ", " ", "\t", "\n", "\r\n", "\r", "-", ".", "e", "x"), st.integers(1, 3)
 )
@@ -156,7 +154,6 @@ def table_or_error(read: Callable[..., np.ndarray], content: bytes) -> np.ndarra
         return error
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_parsed_or_give_a_data_error(content):
     for read in (read_integers, read_numbers):

@@ -93,7 +93,7 @@ def neighbours_of(store: GraphStore, node: int) -> list[int]:
 
 
 # ---------------------------------------------------------------------- round trip
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=60)
 @given(plain_data_sets())
 def test_what_was_written_is_read(plain):
     with tempfile.TemporaryDirectory() as folder:

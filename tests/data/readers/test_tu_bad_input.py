@@ -174,7 +174,7 @@ def store_or_error(path: Path) -> GraphStore | GraphcapsError:
         return error
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=100)
 @given(damaged())
 def test_damaged_files_give_a_store_or_a_message(files):
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.coercion import coerce
@@ -112,7 +112,6 @@ def stores(draw: st.DrawFn) -> GraphStore:
     )
 
 
-@settings(deadline=None, max_examples=80)
 @given(stores(), st.booleans())
 def test_a_written_store_is_read_back(store, as_zip):
     with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
@@ -40,7 +40,6 @@ def test_defaults_are_the_published_folds(y: torch.Tensor) -> None:
     assert not torch.equal(folds.assignment, stratified_folds(y, 10, 0).assignment)
 
 
-@settings(max_examples=40, deadline=None)
 @given(num_folds=st.integers(3, 8), counts=st.lists(st.integers(1, 30), min_size=2, max_size=4))
 def test_held_out_splits_are_partitions(num_folds: int, counts: list[int]) -> None:
     counts[0] += num_folds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcaps.data.splits.seeded_splits import grouped_split, random_split
@@ -69,7 +69,6 @@ def test_groups_that_are_all_large_fill_every_part():
     assert (split.train.numel(), split.validation.numel(), split.test.numel()) == (80, 10, 10)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_many_classes_are_balanced_as_far_as_groups_allow(classes, seed, largest):
     """Random groups of up to ``largest`` graphs: every part has every class, near its fraction of it."""

@@ -45,7 +45,7 @@ def test_two_leading_axes_equal_separate_calls() -> None:
             assert_equal(rows[f, g], x[f, g, best.index[f, g]])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(0, 40), min_size=1, max_size=12),
     ratio=st.floats(0.001, 1),
