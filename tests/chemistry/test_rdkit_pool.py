@@ -17,7 +17,7 @@ import torch
 pytest.importorskip("rdkit", reason="needs the extra 'chem'")
 
 from graphcaps.chemistry import rdkit_pool
-from graphcaps.chemistry.rdkit_pool import RDKitPool, call_rdkit
+from graphcaps.chemistry.rdkit_pool import RDKitPool, RDKitProgress, call_rdkit, listen_to_rdkit
 from graphcaps.data.readers.molecules import molecule_smiles, read_smiles
 from graphcaps.data.readers.text_tables import open_table
 from graphcaps.data.splits.scaffolds import scaffold_groups
@@ -104,6 +104,17 @@ def test_the_first_problem_in_order_is_reported() -> None:
     answers = call_rdkit("graph", smiles, OPTIONS, purpose="A test", until_problem=True)
     assert len(answers) == 701
     assert [bool(answer.problem) for answer in answers] == [False] * 700 + [True]
+
+
+def test_a_listener_follows_the_molecules() -> None:
+    steps: list[RDKitProgress] = []
+    with listen_to_rdkit(steps.append):
+        call_rdkit("graph", ["CC"] * 300, OPTIONS, purpose="A test")
+    call_rdkit("graph", ["CC"], OPTIONS, purpose="Another one")
+    assert {(step.purpose, step.total) for step in steps} == {("A test", 300)}
+    done = [step.done for step in steps]
+    assert done == sorted(done)
+    assert done[-1] == 300
 
 
 def test_molecules_together_stay_below_the_bound_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import sys
 import termios
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from graphcaps.cli.progress import cross_validation_progress, describe, training_progress
@@ -120,3 +121,23 @@ def test_a_file_has_no_bar_even_with_forced_colours():
     command = [sys.executable, "-c", PROGRAM]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert result.stderr.splitlines() == ["A sentence while the bar is drawn.", "A sentence after it."]
+
+
+def test_reading_many_molecules_has_a_bar(monkeypatch):
+    pytest.importorskip("rdkit")
+    from graphcaps.cli import progress
+    from graphcaps.data.readers.molecules import read_smiles
+    from graphcaps.data.splits.scaffolds import scaffold_groups
+
+    monkeypatch.setattr(progress, "_MIN_MOLECULES", 30)
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120, color_system=None)
+    smiles = ["C" * length for length in range(1, 41)]
+    with progress.molecule_progress(console=console):
+        read_smiles(smiles)
+        scaffold_groups(smiles)
+        read_smiles(smiles[:20])
+    read_smiles(smiles)
+    shown = visible_lines(stream.getvalue())
+    assert [line.split()[:2] for line in shown] == [["Reading", "SMILES"], ["Splitting", "by"]]
+    assert all("40/40" in line for line in shown)

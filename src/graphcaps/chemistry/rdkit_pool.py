@@ -19,7 +19,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from graphcaps._io.optional_imports import require
@@ -28,7 +30,7 @@ from graphcaps.chemistry.rdkit_process import ANSWER, REQUEST
 from graphcaps.chemistry.rdkit_tasks import Option, perform
 from graphcaps.errors import UsageError
 
-__all__ = ["TIME_LIMIT", "Answer", "RDKitPool", "call_rdkit"]
+__all__ = ["TIME_LIMIT", "Answer", "RDKitPool", "RDKitProgress", "call_rdkit", "listen_to_rdkit"]
 
 TIME_LIMIT = 10.0
 """Seconds for one molecule. Usual ones take a millisecond."""
@@ -52,11 +54,34 @@ class Answer(NamedTuple):
         texts (list): Texts that the task returns.
         content (bytes): Bytes that the task returns.
         problem (str): Why there is no result, as the end of a sentence; "" otherwise.
+        is_final (bool): ``False`` if a limit or a crash ended the attempt, so that another one may succeed.
     """
 
     texts: list[str]
     content: bytes = b""
     problem: str = ""
+    is_final: bool = True
+
+
+class RDKitProgress(NamedTuple):
+    """How far a call is: its ``purpose``, and how many of the molecules (``total``) are ``done``."""
+
+    purpose: str
+    done: int
+    total: int
+
+
+_listener: ContextVar[Callable[[RDKitProgress], None] | None] = ContextVar("rdkit_listener", default=None)
+
+
+@contextmanager
+def listen_to_rdkit(listener: Callable[[RDKitProgress], None]) -> Iterator[None]:
+    """Calls ``listener`` with the progress of every :func:`call_rdkit` inside the context."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 def call_rdkit(
@@ -82,12 +107,21 @@ def call_rdkit(
     """
     require("rdkit.Chem" if not _GUARDED else "rdkit", extra="chem", purpose=purpose)
     listed = [item if isinstance(item, str) else "" for item in items]
-    if not _GUARDED:
-        results = (perform(task, item, options or {}) for item in listed)
-        return [
-            Answer([], problem=result) if isinstance(result, str) else Answer(*result) for result in results
-        ]
-    return _shared_pool().call(task, listed, options, until_problem=until_problem)
+    listener = _listener.get()
+
+    def progress(done: int) -> None:
+        if listener is not None:
+            listener(RDKitProgress(purpose, done, len(listed)))
+
+    if _GUARDED:
+        pool = _shared_pool()
+        return pool.call(task, listed, options, until_problem=until_problem, progress=progress)
+    answers = []
+    for item in listed:
+        result = perform(task, item, options or {})
+        answers.append(Answer([], problem=result) if isinstance(result, str) else Answer(*result))
+        progress(len(answers))
+    return answers
 
 
 class RDKitPool:
@@ -111,12 +145,13 @@ class RDKitPool:
         options: Mapping[str, Option] | None = None,
         *,
         until_problem: bool = False,
+        progress: Callable[[int], None] | None = None,
     ) -> list[Answer]:
-        """As :func:`call_rdkit`."""
+        """As :func:`call_rdkit`; ``progress`` is called with the number of molecules that are done."""
         with self._lock:
             work = _Work(task, items, options or {}, self.seconds, until_problem)
             try:
-                self._perform(work)
+                self._perform(work, progress)
             finally:  # Ctrl-C, or molecules behind the first problem: their answers are of no use any more
                 for process in self._processes:
                     if process.is_busy:
@@ -131,7 +166,7 @@ class RDKitPool:
                 process.kill()
             self._processes = []
 
-    def _perform(self, work: _Work) -> None:
+    def _perform(self, work: _Work, progress: Callable[[int], None] | None) -> None:
         """Distributes the molecules and collects the answers."""
         count = min(self.max_processes, 1 + (len(work.items) - 1) // _FEW)
         failed_starts = 0
@@ -151,6 +186,8 @@ class RDKitPool:
                 elif process.is_late:
                     process.end(work, timed_out=True)
                 failed_starts += was_starting and process.is_closed
+            if progress is not None:
+                progress(len(work.items) - work.num_open)
             if failed_starts >= _MAX_STARTS:
                 raise UsageError("The process that calls RDKit does not start; see the messages above.")
 
@@ -221,7 +258,7 @@ class _Work:
                 if timed_out
                 else "RDKit ends with a crash or needs too much memory for it"
             )
-            self.answer(index, Answer([], problem=problem))
+            self.answer(index, Answer([], problem=problem, is_final=False))
             index += 1
         if index < stop:
             self._chunks.appendleft((index, stop))

@@ -17,13 +17,17 @@ from graphcaps._io.optional_imports import require
 from graphcaps.chemistry.featurizers import Featurizer, find_featurizer
 from graphcaps.chemistry.functional_groups import group_smarts, name_group
 
-__all__ = ["INTEGERS", "MAX_SMILES_LENGTH", "TASKS", "Option", "ParsedMolecule", "perform"]
+__all__ = ["ATOM_NUMBERS", "INTEGERS", "MAX_SMILES_LENGTH", "TASKS", "Option", "ParsedMolecule", "perform"]
 
 MAX_SMILES_LENGTH = 5_000
 """Longest SMILES that is parsed, in characters. RDKit follows bonds recursively and ends the whole process when the
 stack overflows: with the usual 8 MiB, at a chain of 16,000 to 20,000 atoms."""
 INTEGERS = "i"
 """Type code of the integers that tasks return as bytes: 32 bits."""
+ATOM_NUMBERS = "h"
+"""Type code of the numbers of atoms and bonds of the task ``"graph"``: 16 bits. A SMILES of
+:data:`MAX_SMILES_LENGTH` characters has fewer atoms and bonds; only a formal charge can be larger, which no vocabulary
+has."""
 
 Option = str | int | bool
 ParsedMolecule = tuple[list[str], bytes]
@@ -31,6 +35,7 @@ ParsedMolecule = tuple[list[str], bytes]
 
 _PURPOSE = "Reading molecules"
 _MAX_REASON = 120  # characters of RDKit's message
+_LEAST, _MOST = -(1 << 15), (1 << 15) - 1  # of ATOM_NUMBERS
 
 
 class _InvalidMolecule(Exception):
@@ -67,9 +72,12 @@ def _read_graph(text: object, featurizer: str, fragments: str) -> ParsedMolecule
     chem = _chem()
     molecule, canonical, count = _parse(chem, text, fragments)
     columns = find_featurizer(featurizer)
-    numbers = array(INTEGERS, _atoms_and_bonds(molecule, columns))
-    sizes = array(INTEGERS, (count, molecule.GetNumAtoms(), molecule.GetNumBonds()))
-    return [canonical], (sizes + numbers).tobytes()
+    numbers = [count, molecule.GetNumAtoms(), molecule.GetNumBonds(), *_atoms_and_bonds(molecule, columns)]
+    try:
+        content = array(ATOM_NUMBERS, numbers)
+    except OverflowError:  # a charge; it stays outside of every vocabulary
+        content = array(ATOM_NUMBERS, [max(_LEAST, min(number, _MOST)) for number in numbers])
+    return [canonical], content.tobytes()
 
 
 def _atoms_and_bonds(molecule: Any, columns: Featurizer) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.output import note, option
+from graphcaps.cli.progress import molecule_progress
 from graphcaps.errors import ArgumentError, UsageError
 
 if TYPE_CHECKING:
@@ -247,7 +248,8 @@ def open_source(
     from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.data.quality.summary import describe_empty_graphs
 
-    loaded = open_dataset(source, root, defaults=defaults, **options)
+    with molecule_progress():
+        loaded = open_dataset(source, root, defaults=defaults, **options)
     for sentence in (*loaded.all_notes, describe_empty_graphs(loaded.store)):
         if sentence:
             note(sentence)
@@ -271,7 +273,8 @@ def open_for_model(
 
     defaults = reader_defaults(fitted.recipe) | {"unlabelled": "keep"}
     is_reported = report_bad_rows and "bad" not in options
-    loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
+    with molecule_progress():
+        loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
     notes = loaded.source_notes + (() if loaded.metadata is None else loaded.metadata.notes)
     if not is_reported:
         notes += () if loaded.metadata is None else loaded.metadata.skipped_notes
@@ -321,7 +324,8 @@ def open_with_splits(
     require_labels(owner, loaded)
     if split is None:
         return loaded, ()
-    splits = resolve_splits(split, loaded.store, loaded.metadata, seeds=seeds, fractions=shares)
+    with molecule_progress():
+        splits = resolve_splits(split, loaded.store, loaded.metadata, seeds=seeds, fractions=shares)
     parts = [
         part.tolist() for part in (splits[0].train, splits[0].validation, splits[0].test) if part is not None
     ]

@@ -1,4 +1,4 @@
-"""Progress bars over the epochs of trainings, on the error stream."""
+"""Progress bars over the epochs of trainings and over molecules, on the error stream."""
 
 from __future__ import annotations
 
@@ -13,10 +13,20 @@ from graphcaps.cli.output import terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphcaps.chemistry.rdkit_pool import RDKitProgress
     from graphcaps.evaluation import GroupEpoch
     from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["cross_validation_progress", "describe", "error_console", "training_progress"]
+__all__ = [
+    "count_progress",
+    "cross_validation_progress",
+    "describe",
+    "error_console",
+    "molecule_progress",
+    "training_progress",
+]
+
+_MIN_MOLECULES = 2000  # with a bar: about a second on two cores
 
 
 def error_console() -> Console:
@@ -103,6 +113,64 @@ def cross_validation_progress(
                 stack.close()  # the next group starts processes, which must not draw this bar again
 
         yield update
+
+
+@contextmanager
+def count_progress(
+    total: int, title: str, *, quiet: bool = False, console: Console | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Yields a function that moves a bar; call it with the number of items that are done.
+
+    Args:
+        total (int): Number of items.
+        title (str): Text left of the bar.
+        quiet (bool): Draw nothing. (default: ``False``)
+        console (Console, optional): Console to draw on. (default: the error stream)
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = console or error_console()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(title, total=total)
+
+        def update(done: int) -> None:
+            progress.update(task, completed=done)
+
+        yield update
+
+
+@contextmanager
+def molecule_progress(*, console: Console | None = None) -> Iterator[None]:
+    """A bar for each step inside the context in which RDKit goes through many molecules.
+
+    Args:
+        console (Console, optional): Console to draw on. (default: the error stream)
+    """
+    from graphcaps.chemistry.rdkit_pool import listen_to_rdkit
+
+    with ExitStack() as stack:
+        bars: dict[str, Callable[[int], None]] = {}
+
+        def listen(progress: RDKitProgress) -> None:
+            if progress.total < _MIN_MOLECULES:
+                return
+            if progress.purpose not in bars:
+                stack.close()
+                bar = count_progress(progress.total, progress.purpose, console=console)
+                bars[progress.purpose] = stack.enter_context(bar)
+            bars[progress.purpose](progress.done)
+            if progress.done == progress.total:
+                stack.close()
+                bars.clear()
+
+        with listen_to_rdkit(listen):
+            yield
 
 
 def describe(event: EpochEnd) -> str:

@@ -23,7 +23,7 @@ from graphcaps.ops.reconstruction.adjacency_bits import count_words, pack_adjace
 from graphcaps.ops.structure.structure import SizeBound, Structure
 from graphcaps.types import AdjacencyBits, FeatureTable, GraphBatch
 
-__all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore"]
+__all__ = ["MAX_BIT_NODES", "MAX_BIT_WORDS", "GraphStore", "offsets"]
 
 
 MAX_BIT_WORDS = 1 << 27
@@ -46,7 +46,8 @@ class GraphStore:
         neighbours (Tensor): Neighbours as indices within their graph, ``[M]``.
         y (Tensor, optional): Class index of each graph, ``[G]``.
         class_names (tuple): Names of the classes in the source.
-        node_labels (Tensor, optional): Categorical node labels with their values in the source, ``[N, L]``.
+        node_labels (Tensor, optional): Categorical node labels with their values in the source, ``[N, L]``; integers of
+            any width, those of a featurizer one byte.
         node_attributes (Tensor, optional): Numerical node attributes, ``[N, A]``.
         edge_labels, edge_attributes, edge_weight (Tensor, optional): ``[M, …]``, equal for both directions.
         label_names (dict): Text of the codes in ``node_labels`` and ``edge_labels`` that stand for text
@@ -374,8 +375,8 @@ class GraphStore:
 
         return replace(
             self,
-            node_ptr=_offsets(sizes),
-            edge_ptr=_offsets(degree),
+            node_ptr=offsets(sizes),
+            edge_ptr=offsets(degree),
             neighbours=self.neighbours[entries],
             y=pick(self.y, selected),
             node_labels=pick(self.node_labels, nodes),
@@ -410,13 +411,13 @@ class GraphStore:
         return collate(self, x, graphs)
 
 
-def _offsets(counts: Tensor) -> Tensor:
+def offsets(counts: Tensor) -> Tensor:
     """Cumulative sums along the last axis with a leading zero, one longer than ``counts``."""
     return torch.nn.functional.pad(counts.cumsum(-1), (1, 0))
 
 
 def _ranges(first: Tensor, length: Tensor) -> Tensor:
     """Concatenated ranges: ``first[k]`` to ``first[k] + length[k] − 1`` for each k."""
-    start = first - _offsets(length)[:-1]
+    start = first - offsets(length)[:-1]
     total = int(length.sum())
     return torch.arange(total, device=first.device) + start.repeat_interleave(length, output_size=total)

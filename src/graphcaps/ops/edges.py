@@ -11,7 +11,8 @@ Edges from files and libraries are converted to that form here, and every change
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 
 import numpy as np
 import torch
@@ -47,6 +48,11 @@ class EdgeReport:
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
+
+    @classmethod
+    def total(cls, reports: Sequence[EdgeReport]) -> EdgeReport:
+        """The report of all edges together, from those of parts that have no node in common."""
+        return cls(*(sum(counts) for counts in zip(*(astuple(report) for report in reports), strict=True)))
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,15 @@ def test_molecules_keep_their_featurizer(tmp_path: Path) -> None:
     store = replace(coerce(["C[C@H](N)C(=O)O", "c1ccccc1"]).store, smiles=None, fragments=None, name="M")
     write_tu(store, tmp_path / "M")
     assert (tmp_path / "M" / "M_featurizer.txt").read_text("utf-8") == "standard\n"
-    assert_same(read_tu(tmp_path / "M"), store)
+    assert store.node_labels is not None
+    assert store.edge_labels is not None
+    wide = replace(  # the file does not state that a code takes one byte
+        store,
+        node_labels=store.node_labels.long(),
+        edge_labels=store.edge_labels.long(),
+        truth={key: values.long() for key, values in store.truth.items()},
+    )
+    assert_same(read_tu(tmp_path / "M"), wide)
 
 
 # ---------------------------------------------------------------------- reading the added files

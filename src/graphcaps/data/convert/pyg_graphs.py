@@ -154,12 +154,12 @@ def to_pyg(
     edge_index = torch.stack([source.repeat_interleave(selected.degree), selected.neighbours.long()])
     node_entries: dict[str, Tensor | None] = {
         "x": selected.node_attributes,
-        "node_labels": selected.node_labels,
+        "node_labels": _as_long(selected.node_labels),
     }
-    node_entries |= {_TRUTH + key: value for key, value in selected.truth.items()}
+    node_entries |= {_TRUTH + key: _as_long(value) for key, value in selected.truth.items()}
     edge_entries = {
         "edge_attr": selected.edge_attributes,
-        "edge_labels": selected.edge_labels,
+        "edge_labels": _as_long(selected.edge_labels),
         "edge_weight": selected.edge_weight,
     }
     data_list = []
@@ -174,6 +174,11 @@ def to_pyg(
         parts |= {key: entry for key, entry in molecule.items() if entry is not None}
         data_list.append(Data(**parts))
     return Batch.from_data_list(data_list) if as_batch else data_list
+
+
+def _as_long(values: Tensor | None) -> Tensor | None:
+    """Integers of any width as torch-geometric has them, 64 bits wide; other numbers as they are."""
+    return values if values is None or values.is_floating_point() else values.long()
 
 
 def _encoded(store: GraphStore, recipe: FeatureRecipe) -> GraphStore:

@@ -1,8 +1,9 @@
 """Cache of parsed data sets and of structures that models precompute: each is computed only once.
 
 A cache file is a checked safetensors file (:mod:`graphcaps._io.checked_safetensors`). That of a data set is named after
-the checksum of its source. A changed source therefore has no cache file, and a damaged, truncated, foreign or newer
-file is ignored: the source is parsed again and the file is replaced. Files of structures follow the same rules; their
+the checksum of its source; for a table of molecules, of the SMILES and how they are read. A changed source therefore
+has no cache file, and a damaged, truncated, foreign or newer file is ignored: the source is parsed again and the file
+is replaced. Files of structures follow the same rules; their
 names are checksums of the graphs and of the options of the computation. Cache files can be deleted at any time.
 """
 
@@ -10,35 +11,39 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.user_folders import expand_home, user_folder
-from graphcaps.data.store import GraphStore
+from graphcaps.data.store import GraphStore, offsets
 from graphcaps.errors import GraphcapsError
 from graphcaps.ops.edges import EdgeReport
 from graphcaps.ops.structure.structure import StoredLevel, Structure
 
 __all__ = [
     "CacheContents",
+    "CachedStore",
     "cache_contents",
     "cache_folder",
     "clear_cache",
     "load_cached",
+    "load_cached_store",
     "load_structure",
     "save_cached",
     "save_structure",
 ]
 
 # Increase this whenever the same source would give other arrays, or the layout changes.
-FORMAT = 5
+FORMAT = 6
 
 _FORMAT_NAME = "graphcaps data set"
 _SUFFIX = ".store.safetensors"
@@ -66,6 +71,14 @@ class CacheContents:
     folder: Path
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class CachedStore:
+    """A store from the cache, and the JSON values that were saved with it."""
+
+    store: GraphStore
+    details: dict[str, Any]
 
 
 def cache_folder() -> Path:
@@ -102,27 +115,42 @@ def clear_cache(folder: Path | None = None) -> CacheContents:
 
 def load_cached(digest: str, folder: Path | None = None) -> GraphStore | None:
     """The cached store of the source with checksum ``digest``, or ``None`` if there is no valid cache file."""
+    cached = load_cached_store(digest, folder)
+    return None if cached is None else cached.store
+
+
+def load_cached_store(digest: str, folder: Path | None = None) -> CachedStore | None:
+    """As :func:`load_cached`, with the details that :func:`save_cached` was given."""
     try:
         path = _cache_path(digest, folder or cache_folder())
         file = read_checked(path, _FORMAT_NAME, FORMAT)
         if file.content["version"] != FORMAT or file.content["source"] != digest:
             return None
-        return _unpack(file.tensors, file.content)
+        return CachedStore(_unpack(file.tensors, file.content), dict(file.content["details"]))
     except Exception:  # whatever is wrong with the cache file, the source can be parsed again
         return None
 
 
-def save_cached(store: GraphStore, digest: str, folder: Path | None = None) -> Path | None:
+def save_cached(
+    store: GraphStore, digest: str, folder: Path | None = None, *, details: dict[str, Any] | None = None
+) -> Path | None:
     """Caches a store under the checksum ``digest`` of its source.
+
+    Args:
+        store (GraphStore): The graphs.
+        digest (str): Checksum.
+        folder (Path, optional): Folder of the cache. (default: :func:`cache_folder`)
+        details (dict, optional): JSON values that are saved with the store. (default: none)
 
     Returns:
         Path, optional: The cache file; ``None`` if the folder cannot be written.
     """
     tensors, content = _pack(store)
+    content |= {"source": digest, "details": details or {}}
     try:
         path = _cache_path(digest, folder or cache_folder())
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, encode_checked(_FORMAT_NAME, FORMAT, content | {"source": digest}, tensors))
+        write_atomically(path, encode_checked(_FORMAT_NAME, FORMAT, content, tensors))
     except (GraphcapsError, OSError, ValueError):  # ValueError: a file name that is not valid Unicode
         return None
     return path
@@ -178,6 +206,7 @@ def _pack(store: GraphStore) -> tuple[dict[str, Tensor], dict[str, Any]]:
     arrays = {"sizes": store.sizes, "degree": store.degree}
     arrays |= {name: getattr(store, name) for name in _COLUMNS if getattr(store, name) is not None}
     arrays |= {f"truth.{name}": tensor for name, tensor in store.truth.items()}
+    arrays |= {} if store.smiles is None else _pack_texts(store.smiles)
     content = {
         "name": store.name,
         "class_names": list(store.class_names),
@@ -185,7 +214,6 @@ def _pack(store: GraphStore) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "featurizer": store.featurizer,
         "fragments": store.fragments,
         "report": store.report.as_dict(),
-        "smiles": None if store.smiles is None else list(store.smiles),
         "dtypes": {name: str(tensor.dtype) for name, tensor in arrays.items()},
     }
     return {name: _narrow(tensor.cpu()) for name, tensor in arrays.items()}, content
@@ -197,17 +225,32 @@ def _unpack(arrays: dict[str, Tensor], content: dict[str, Any]) -> GraphStore:
     truth = {name.partition(".")[2]: tensor for name, tensor in wide.items() if name.startswith("truth.")}
     return GraphStore(
         name=content["name"],
-        node_ptr=_offsets(wide["sizes"]),
-        edge_ptr=_offsets(wide["degree"]),
+        node_ptr=offsets(wide["sizes"]),
+        edge_ptr=offsets(wide["degree"]),
         class_names=tuple(content["class_names"]),
         label_names={int(code): text for code, text in content["label_names"].items()},
         truth=truth,
         featurizer=content["featurizer"],
         fragments=content["fragments"],
         report=EdgeReport(**content["report"]),
-        smiles=None if content["smiles"] is None else tuple(content["smiles"]),
+        smiles=_unpack_texts(wide["smiles"], wide["smiles.bytes"]) if "smiles" in wide else None,
         **columns,
     )
+
+
+def _pack_texts(texts: Sequence[str]) -> dict[str, Tensor]:
+    """Texts as bytes of UTF-8 in one array, and the number of bytes of each: a header of JSON would be too long."""
+    encoded = [text.encode() for text in texts]
+    content = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    return {
+        "smiles": torch.tensor([len(each) for each in encoded], dtype=torch.int64),
+        "smiles.bytes": torch.from_numpy(content.copy()),
+    }
+
+
+def _unpack_texts(lengths: Tensor, content: Tensor) -> tuple[str, ...]:
+    data, ends = content.numpy().tobytes(), lengths.cumsum(0).tolist()
+    return tuple(data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False))
 
 
 def _narrow(tensor: Tensor) -> Tensor:
@@ -219,7 +262,3 @@ def _narrow(tensor: Tensor) -> Tensor:
         if torch.iinfo(dtype).min <= smallest and largest <= torch.iinfo(dtype).max:
             return tensor.to(dtype)
     return tensor
-
-
-def _offsets(counts: Tensor) -> Tensor:
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))

@@ -120,8 +120,8 @@ def open_dataset(
             raise ArgumentError("load_dataset", argument, "be text or a path", repr(value)[:60])
     path = _user_file(name, root)
     if path is not None:
-        read = read_user_file(path, defaults=defaults, **options)
-        return LoadedDataset(read.store, path, False, read.metadata)
+        read = read_user_file(path, defaults=defaults, cache=cache, **options)
+        return LoadedDataset(read.store, path, read.from_cache, read.metadata)
     for option, value in options.items():
         if value is not None:
             expected = f"be omitted for '{name}', since it applies to user files only"

@@ -126,10 +126,11 @@ class GraphMetadata:
 
 @dataclass(frozen=True)
 class StoreWithMetadata:
-    """Graphs read from a user's file, and their metadata."""
+    """Graphs read from a user's file, their metadata, and whether parsed molecules came from the cache."""
 
     store: GraphStore
     metadata: GraphMetadata
+    from_cache: bool = False
 
 
 def _listed(entries: list[str]) -> str:

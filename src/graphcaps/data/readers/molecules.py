@@ -23,22 +23,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from graphcaps.chemistry.featurizers import (
-    DEFAULT_FEATURIZER,
-    ELEMENT,
-    FeatureColumn,
-    Featurizer,
-    find_featurizer,
-)
-from graphcaps.chemistry.rdkit_pool import Answer, call_rdkit
-from graphcaps.chemistry.rdkit_tasks import INTEGERS
+from graphcaps.chemistry.featurizers import DEFAULT_FEATURIZER, Featurizer, find_featurizer
+from graphcaps.chemistry.rdkit_pool import call_rdkit
 from graphcaps.data.convert.graph_arrays import class_indices
 from graphcaps.data.readers.graph_metadata import GraphMetadata, SkippedRow, StoreWithMetadata
+from graphcaps.data.readers.parsed_molecules import PURPOSE, parse_molecules
 from graphcaps.data.readers.row_rules import (
     DuplicatePolicy,
     FragmentPolicy,
@@ -58,7 +47,6 @@ from graphcaps.data.readers.row_rules import (
 from graphcaps.data.readers.text_tables import Table, open_table
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.ops.edges import clean_edges
 
 __all__ = [
     "MoleculeSet",
@@ -68,11 +56,7 @@ __all__ = [
     "read_smiles",
 ]
 
-_PURPOSE = "Reading SMILES"
 _MAX_SHOWN = 80  # characters of a SMILES in a message
-_EMPTY = Answer(
-    [""], np.array([1, 0, 0], dtype=INTEGERS).tobytes()
-)  # in place of an invalid molecule: no atoms
 
 
 @dataclass(frozen=True)
@@ -85,6 +69,7 @@ class MoleculeSet:
         skipped (tuple): Invalid inputs, with line and reason.
         fragmented (int): Number of molecules that are written with several fragments.
         unreadable (dict): Reason for each graph without nodes that stands for an invalid input, with ``bad="keep"``.
+        from_cache (bool): Whether the parsed molecules came from the cache.
     """
 
     store: GraphStore
@@ -92,6 +77,7 @@ class MoleculeSet:
     skipped: tuple[SkippedRow, ...]
     fragmented: int = 0
     unreadable: dict[int, str] = field(default_factory=dict)
+    from_cache: bool = False
 
     def row_notes(
         self, labels: Sequence[str] | None = None, duplicates: DuplicatePolicy = "keep"
@@ -136,6 +122,7 @@ def read_smiles(
     name: str = "molecules",
     where: str = "SMILES",
     lines: Sequence[int] | None = None,
+    cache: bool = False,
 ) -> MoleculeSet:
     """Converts a list of SMILES to a store, and lists the skipped inputs.
 
@@ -153,48 +140,49 @@ def read_smiles(
         name (str): Name of the store.
         where (str): Name of the source in messages. (default: ``"SMILES"``)
         lines (sequence, optional): Line of each SMILES in its file. (default: 1, 2, …)
+        cache (bool): Whether the parsed molecules of a long list are kept in the cache. (default: ``False``)
 
     Raises:
         DataError: At an invalid SMILES, with its line, the text and the reason.
         MissingExtraError: If RDKit is not installed.
     """
     columns = _check_arguments(smiles, y, featurizer, fragments, bad)
-    answers = call_rdkit(
-        "graph",
-        smiles,
-        {"featurizer": columns.name, "fragments": fragments},
-        purpose=_PURPOSE,
-    )
-    row_indices: list[int] = []
-    skipped: list[SkippedRow] = []
+    parsed = parse_molecules(smiles, columns, fragments, name=name, cache=cache)
+    problems = parsed.problems
+    if bad == "refuse" and problems:
+        index = min(problems)
+        more = (
+            f" ({len(problems):,} of {len(smiles):,} rows hold no valid molecule)"
+            if len(problems) > 1
+            else ""
+        )
+        found = f"{_shortened(smiles[index])}: {problems[index]}{more}"
+        fix = "Correct the row, or skip such rows with bad='skip'."
+        raise DataError(where, "a molecule in SMILES", found, line=_line(index, lines), fix=fix)
+    skipped: tuple[SkippedRow, ...] = ()
     unreadable: dict[int, str] = {}
-    for index, answer in enumerate(answers):
-        if not answer.problem or bad == "keep":
-            row_indices.append(index)
-            if answer.problem:
-                place = "" if lines is None else f"line {lines[index]}: "
-                unreadable[index] = f"{place}{_shortened(smiles[index])} is no valid SMILES, {answer.problem}"
-            continue
-        line, text = index + 1 if lines is None else lines[index], smiles[index]
-        if bad == "refuse":
-            count = sum(bool(each.problem) for each in answers)
-            more = f" ({count:,} of {len(smiles):,} rows hold no valid molecule)" if count > 1 else ""
-            found = f"{_shortened(text)}: {answer.problem}{more}"
-            fix = "Correct the row, or skip such rows with bad='skip'."
-            raise DataError(where, "a molecule in SMILES", found, line=line, fix=fix)
-        skipped.append(SkippedRow(line, "" if text is None else str(text), answer.problem))
+    store, row_indices = parsed.store, [index for index in range(len(smiles)) if index not in problems]
+    if bad == "skip":
+        skipped = tuple(
+            SkippedRow(_line(index, lines), "" if smiles[index] is None else str(smiles[index]), problem)
+            for index, problem in problems.items()
+        )
+    elif problems:
+        store, row_indices = parsed.with_empty_graphs(), list(range(len(smiles)))
+        for index, problem in problems.items():
+            place = "" if lines is None else f"line {lines[index]}: "
+            unreadable[index] = f"{place}{_shortened(smiles[index])} is no valid SMILES, {problem}"
     if not row_indices:
         first = f" (line {skipped[0].line}: {skipped[0].reason})" if skipped else ""
         raise DataError(where, "at least one molecule in SMILES", f"none{first}")
     labels = [None if y is None else y[row] for row in row_indices]
     classes, names = class_indices("from_smiles", labels, class_names)
-    valid = [_EMPTY if index in unreadable else answers[index] for index in row_indices]
-    canonical = tuple(answer.texts[0] for answer in valid)
-    store, counts = _to_store(
-        name, valid, columns, y=classes, class_names=names, smiles=canonical, fragments=fragments
-    )
-    fragmented = int((counts > 1).sum())
-    return MoleculeSet(store, tuple(row_indices), tuple(skipped), fragmented, unreadable)
+    store = replace(store, y=classes, class_names=names)
+    return MoleculeSet(store, tuple(row_indices), skipped, parsed.fragmented, unreadable, parsed.from_cache)
+
+
+def _line(index: int, lines: Sequence[int] | None) -> int:
+    return index + 1 if lines is None else lines[index]
 
 
 def molecule_smiles(molecules: Sequence[Any]) -> list[str]:
@@ -205,7 +193,7 @@ def molecule_smiles(molecules: Sequence[Any]) -> list[str]:
             binaries.append(base64.b64encode(molecule.ToBinary()).decode())
         except Exception:  # an edited molecule that was not sanitised; RDKit raises several types
             binaries.append("")
-    answers = call_rdkit("smiles", binaries, purpose=_PURPOSE)
+    answers = call_rdkit("smiles", binaries, purpose=PURPOSE)
     return ["" if answer.problem else answer.texts[0] for answer in answers]
 
 
@@ -222,6 +210,7 @@ def read_molecule_table(
     unlabelled: UnlabelledPolicy | None = None,
     duplicates: DuplicatePolicy = "keep",
     class_names: Sequence[str] | None = None,
+    cache: bool = False,
 ) -> StoreWithMetadata:
     """Reads molecules from a CSV or Parquet file with a column of SMILES.
 
@@ -234,8 +223,8 @@ def read_molecule_table(
         id (str, optional): Column with a name for each row; a row without one is named by its line, such as
             ``"line 7"``. (default: the column ``id`` if its entries are complete and distinct, otherwise the line of
             the row)
-        featurizer, fragments, bad, class_names: As in :func:`read_smiles`; ``bad`` also decides on rows without a
-            label.
+        featurizer, fragments, bad, class_names, cache: As in :func:`read_smiles`; ``bad`` also decides on rows without
+            a label.
         unlabelled (str, optional): Rows without a label: ``"refuse"`` raises, ``"skip"`` leaves them out, ``"keep"``
             reads them; the store then has no classes if a label is missing, and ``metadata.classes`` has the others.
             (default: ``bad``)
@@ -269,6 +258,7 @@ def read_molecule_table(
         name=Path(table.where).stem,
         where=table.where,
         lines=[table.lines[row] for row in selected],
+        cache=cache,
     )
     read = _select_rows(table, texts, selected, labels, molecules, duplicates, ids, sets)
     if not ids.note:
@@ -324,7 +314,7 @@ def _select_rows(
         if classes is None or labels is None or labels.is_complete
         else tuple(classes[index] for index in kept),
     )
-    return StoreWithMetadata(store, metadata)
+    return StoreWithMetadata(store, metadata, molecules.from_cache)
 
 
 def _contradicting(store: GraphStore, kept: Sequence[int]) -> GraphStore | None:
@@ -358,54 +348,6 @@ def _check_arguments(
         if value not in allowed:
             raise ArgumentError(owner, name, f"be {' or '.join(map(repr, allowed))}", repr(value))
     return find_featurizer(featurizer, owner)
-
-
-def _to_store(
-    name: str, answers: Sequence[Answer], featurizer: Featurizer, **columns: Any
-) -> tuple[GraphStore, NDArray[np.int64]]:
-    """The molecules as a store, and the number of fragments of each, ``[G]``.
-
-    Args:
-        name (str): Name of the store.
-        answers (sequence): Numbers of each molecule, from the task ``"graph"``.
-        featurizer (Featurizer): Gives the label columns.
-        columns: Further arguments of :class:`GraphStore`.
-    """
-    numbers = [np.frombuffer(answer.content, dtype=INTEGERS) for answer in answers]
-    counts, sizes, num_bonds = np.array([listed[:3] for listed in numbers], dtype=np.int64).T
-    atoms, bonds, ends = [], [], []
-    for listed, n, m in zip(numbers, sizes.tolist(), num_bonds.tolist(), strict=True):
-        after_atoms = 3 + n * len(featurizer.atoms)
-        after_bonds = after_atoms + m * len(featurizer.bonds)
-        atoms.append(listed[3:after_atoms].reshape(len(featurizer.atoms), n))
-        bonds.append(listed[after_atoms:after_bonds].reshape(len(featurizer.bonds), m))
-        ends.append(listed[after_bonds:].reshape(2, m))
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), sizes.cumsum()])
-    begin, end = torch.from_numpy(np.concatenate(ends, axis=1) + np.repeat(offsets[:-1], num_bonds))
-    atom_numbers = np.concatenate(atoms, axis=1).astype(np.int64)
-    bond_labels = _label_table(featurizer.bonds, np.concatenate(bonds, axis=1))
-    edges = clean_edges(
-        torch.cat([begin, end]),
-        torch.cat([end, begin]),
-        int(offsets[-1]),
-        labels=torch.cat([bond_labels, bond_labels]) if len(bond_labels) else None,
-    )
-    store = GraphStore.from_clean_edges(
-        name,
-        torch.from_numpy(offsets),
-        edges,
-        node_labels=_label_table(featurizer.atoms, atom_numbers),
-        truth={ELEMENT.name: torch.from_numpy(atom_numbers[0].copy())},
-        featurizer=featurizer.name,
-        **columns,
-    )
-    return store, counts
-
-
-def _label_table(columns: Sequence[FeatureColumn], numbers: NDArray[np.integer[Any]]) -> Tensor:
-    """Codes of all atoms or bonds, ``[rows, columns]``, from RDKit's numbers, ``[columns, rows]``."""
-    codes = [column.codes(listed) for column, listed in zip(columns, numbers, strict=True)]
-    return torch.from_numpy(np.stack(codes, axis=1))
 
 
 def _shortened(text: object) -> str:

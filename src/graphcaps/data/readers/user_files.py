@@ -7,6 +7,7 @@ otherwise a table of molecules with a column of SMILES.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,14 @@ def is_user_file(path: Path) -> bool:
 
 
 def read_user_file(
-    path: str | Path, *, defaults: Mapping[str, Any] | None = None, **options: Any
+    path: str | Path, *, defaults: Mapping[str, Any] | None = None, cache: bool = False, **options: Any
 ) -> StoreWithMetadata:
     """Reads a table of molecules, an edge list, a file of networks, or a folder with an edge list or networks.
 
     Args:
         path (str or Path): File or folder.
         defaults (mapping, optional): Options that are used where the format has them.
+        cache (bool): Whether parsed molecules of a large table are kept in the cache. (default: ``False``)
         options: ``label`` and ``split`` name the columns (or graph attributes) with the class and the set of each
             graph, ``bad`` and ``unlabelled`` decide on graphs without a class. Tables of molecules have ``smiles``,
             ``id``, ``featurizer``, ``fragments`` and ``duplicates`` of
@@ -74,7 +76,7 @@ def read_user_file(
             expected = f"be one of the options {', '.join(READER_OPTIONS)}"
             raise ArgumentError("load_dataset", name, expected, repr(value))
     try:
-        return _read_by_format(path, defaults, options)
+        return _read_by_format(path, defaults, options, cache)
     except DataError as error:
         if error.found is None or not _is_link(path, error.where):
             raise
@@ -89,7 +91,7 @@ def _is_link(path: Path, where: str) -> bool:
 
 
 def _read_by_format(
-    path: Path, defaults: Mapping[str, Any] | None, options: dict[str, Any]
+    path: Path, defaults: Mapping[str, Any] | None, options: dict[str, Any], cache: bool
 ) -> StoreWithMetadata:
     if path.is_dir():
         if find_edge_list(path) is not None:
@@ -105,9 +107,8 @@ def _read_by_format(
         return _read_with(read_edge_list, path, defaults, options, _EDGE_LIST_OPTIONS, "an edge list")
     fix = f"Name the column of SMILES with smiles='NAME'; an edge list has the columns {', '.join(EDGE_COLUMNS)}."
     table.column_index(str(options.get("smiles", "smiles")), fix)
-    return _read_with(
-        read_molecule_table, table, defaults, options, _MOLECULE_OPTIONS, "a table of molecules"
-    )
+    read = partial(read_molecule_table, cache=cache)
+    return _read_with(read, table, defaults, options, _MOLECULE_OPTIONS, "a table of molecules")
 
 
 def _read_with(
