@@ -14,7 +14,7 @@ from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.activation.activation import BiasPosition, activate, relu_with_bias
 from graphcaps.ops.activation.hashed_dropout import apply_dropout
-from graphcaps.ops.linear import matmul_rows
+from graphcaps.ops.linear import fold_norm, matmul_rows
 from graphcaps.ops.projection.projection import feature_statistics, project, projects_without_gather
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import EdgeTable, FeatureRows, Segments
@@ -125,8 +125,8 @@ class PrimaryCapsules(nn.Module):
             return self._activate(self.norm(x, mask) @ self.weight, self.bias, mask)
         # Without a gradient for x the rows are standardised, and γ and β are folded into the projection:
         # (x̂ γ + β) W + e = x̂ (γ W) + (β W + e), so that no gradient of the size of x is ever formed.
-        weight = self.norm.weight.unsqueeze(-1) * self.weight
-        return self._activate(matmul_rows(self.norm.standardise(x, mask), weight), self._folded_bias(), mask)
+        weight, bias = fold_norm(self.norm.weight, self.norm.bias, self.weight, self.bias)
+        return self._activate(matmul_rows(self.norm.standardise(x, mask), weight), bias, mask)
 
     def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
         """``forward`` without gathering rows: γ / σ is folded into the projection too."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcaps.ops._triton.dispatch import needs_plain_operations
 from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.propagation.adjacency_tiles import adjacency_tiles
 from graphcaps.ops.propagation.propagation import neighbour_sum
-from graphcaps.ops.ragged.tiles import segment_product
+from graphcaps.ops.ragged.tiles import segment_product, to_tiles
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["clamp_adjacency", "coarsen", "dense_coarsen"]
@@ -25,7 +27,12 @@ def coarsen(assignment: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
     Returns:
         Tensor: ``[*lead, B, J, J]``.
     """
-    return segment_product(assignment, neighbour_sum(assignment, edges), segments)
+    matrices = adjacency_tiles(edges, segments, assignment.dtype)
+    if matrices is None:
+        return segment_product(assignment, neighbour_sum(assignment, edges), segments)
+    C = to_tiles(assignment, matrices.tiles)
+    A = matrices.adjacency.view(*C.shape[:-1], C.size(-2))
+    return C.mT @ (A @ C)
 
 
 @full_precision
@@ -36,6 +43,9 @@ def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:
 
 def clamp_adjacency(adjacency: Tensor) -> Tensor:
     """The coarse adjacency of the released program: entries at most 1, zeros on the diagonal."""
-    J = adjacency.size(-1)
-    diagonal = torch.eye(J, dtype=torch.bool, device=adjacency.device)
-    return adjacency.clamp_max(1).masked_fill(diagonal, 0)
+    if adjacency.requires_grad or needs_plain_operations():
+        diagonal = torch.eye(adjacency.size(-1), dtype=torch.bool, device=adjacency.device)
+        return adjacency.clamp_max(1).masked_fill(diagonal, 0)
+    clamped = adjacency.clamp_max(1)
+    clamped.diagonal(dim1=-2, dim2=-1).zero_()
+    return clamped

@@ -1,10 +1,16 @@
-"""Means over the labelled graphs of a batch."""
+"""The classes of the labelled graphs of a batch, and means over these graphs."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-__all__ = ["mean_over_graphs", "weight_graphs"]
+__all__ = ["class_mask", "mean_over_graphs", "weight_graphs"]
+
+
+def class_mask(y: Tensor, num_classes: int) -> Tensor:
+    """True at the class of each graph, ``[*lead, B]`` to ``[*lead, B, O]``; padding graphs, −1, count as class 0."""
+    return y.clamp_min(0).unsqueeze(-1) == torch.arange(num_classes, device=y.device)
 
 
 def mean_over_graphs(loss: Tensor, y: Tensor) -> Tensor:

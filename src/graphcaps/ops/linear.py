@@ -1,4 +1,4 @@
-"""A matrix product of very many rows with a small weight, with a weight gradient that is fast on a GPU."""
+"""Linear maps of very many rows: a weight gradient that is fast on a GPU, and a norm folded into a map."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.dispatch import uses_reference
+from graphcaps.ops._triton.dispatch import needs_plain_operations, uses_reference
 from graphcaps.ops.autocast import autocast_enabled
 
-__all__ = ["matmul_rows"]
+__all__ = ["fold_norm", "matmul_rows"]
 
 # Side of a tile, number of tiles that occupy a large GPU, and least number of rows of a chunk.
 _TILE, _MANY_TILES, _LEAST_ROWS = 64, 512, 256
@@ -60,3 +60,38 @@ class _MatmulRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x,) = ctx.saved_tensors
         return None, weight_gradient(x, grad, chunks_of_rows(x, grad.size(-1)))
+
+
+def fold_norm(scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a linear map after ``x̂ γ + β``: γ W, ``[*lead, in, out]``, and β W + e, ``[*lead, out]``.
+
+    Args:
+        scale, shift (Tensor): γ and β, ``[*lead, in]``.
+        weight (Tensor): W, ``[*lead, in, out]``.
+        bias (Tensor): e, ``[*lead, out]``.
+    """
+    if needs_plain_operations() or autocast_enabled(weight):
+        return scale.unsqueeze(-1) * weight, (shift.unsqueeze(-2) @ weight).squeeze(-2) + bias
+    folded_weight, folded_bias = _FoldNorm.apply(scale, shift, weight, bias)
+    return folded_weight, folded_bias
+
+
+class _FoldNorm(torch.autograd.Function):
+    """Both products, and their gradients written out; these are functions of the inputs that autograd records."""
+
+    @staticmethod
+    def forward(ctx: Any, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor) -> Any:
+        ctx.save_for_backward(scale, shift, weight)
+        return scale.unsqueeze(-1) * weight, (shift.unsqueeze(-2) @ weight).squeeze(-2) + bias
+
+    @staticmethod
+    def backward(ctx: Any, dweight: Tensor, dbias: Tensor) -> Any:
+        scale, shift, weight = ctx.saved_tensors
+        row = dbias.unsqueeze(-2)
+        dshift = (weight @ row.mT).squeeze(-1)
+        return (
+            (dweight * weight).sum(-1),
+            dshift,
+            torch.addcmul(dweight * scale.unsqueeze(-1), shift.unsqueeze(-1), row),
+            dbias,
+        )

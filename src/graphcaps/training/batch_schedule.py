@@ -38,7 +38,7 @@ class EpochSchedule:
         """Graphs of one step, ``[F, ≤ B]``, without columns that no replica uses."""
         start = step * self.batch_size
         graphs = self.order[:, start : start + self.batch_size]
-        used = int((graphs >= 0).sum(-1).max())
+        used = int((graphs.numpy() >= 0).sum(-1).max())
         return graphs[:, :used]
 
 

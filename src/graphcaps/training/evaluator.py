@@ -20,6 +20,9 @@ from graphcaps.types import FeatureTable, GraphBatch, LossOptions, ModelOutput
 
 __all__ = ["EvaluationMetrics", "Evaluator", "prior_metrics", "with_nodes"]
 
+_KEPT_ROWS = 1 << 14
+"""Number of nodes up to which the batches of an evaluation on a CPU are kept between epochs."""
+
 
 @dataclass(frozen=True)
 class EvaluationMetrics:
@@ -125,6 +128,9 @@ class Evaluator:
             model.train(was_training)
             graphs = [with_nodes(indices, store) for indices in graphs]
         self.chunks = [chunk for chunk in pad_indices(graphs).split(batch_size, 1) if chunk.numel()]
+        rows = sum(int(store.host_node_ptr.diff()[indices].sum()) for indices in graphs)
+        self._keeps_batches = device.type == "cpu" and store.device.type == "cpu" and rows <= _KEPT_ROWS
+        self._batches: list[GraphBatch] | None = None
         self.chunk_options = [options] * len(self.chunks)
         if weights is not None:
             weights = weights.to(device)
@@ -135,7 +141,9 @@ class Evaluator:
     def run(self) -> None:
         """Evaluates all graphs; on a GPU it returns when the work is launched."""
         source = batch_source(self.store, self.sums.device)
-        self._evaluate(source.batch(self.x, chunk) for chunk in self.chunks)
+        if self._batches is None and self._keeps_batches:
+            self._batches = [source.batch(self.x, chunk) for chunk in self.chunks]
+        self._evaluate(self._batches or (source.batch(self.x, chunk) for chunk in self.chunks))
 
     def capturable(self) -> Callable[[], None]:
         """:meth:`run` as a function without host–device synchronisation: indices and sizes are moved beforehand."""

@@ -43,6 +43,7 @@ class ReplicaAdam:
     ) -> None:
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = [parameter for _, parameter in model.named_parameters()]
+        self._values = [parameter.detach() for parameter in self.parameters]
         self.betas, self.epsilon = betas, epsilon
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
@@ -92,18 +93,17 @@ class ReplicaAdam:
         """torch's fused update: of whole parameters if all replicas have taken the same number of steps, and
         otherwise of the rows of each active replica."""
         assert not isinstance(self.weight_decay, Tensor)
-        uniform = active is None and bool((self.steps == self.steps[0]).all())
+        uniform = active is None and (len(self.steps) == 1 or bool((self.steps == self.steps[0]).all()))
         columns = self._tensors(present)
         rows: tuple[list[Tensor], ...]
         if uniform:  # few operations, which dominate the step of a small model
-            steps = self.steps[:1].float().repeat(len(present))
-            rows = (*columns, list(steps.unbind()))
+            rows = (*columns, [(self.steps[0] + 1).float()] * len(present))
         else:
             active_replicas = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
             owners = [self._owners[k] for k in present]
             pairs = [(k, f) for k, owner in enumerate(owners) for f in active_replicas if owner in (None, f)]
             parts = [[column[k] if owners[k] == f else column[k][f] for k, f in pairs] for column in columns]
-            rows = (*parts, [self.steps[f].float() for _, f in pairs])
+            rows = (*parts, [(self.steps[f] + 1).float() for _, f in pairs])
         adam_update_fused_cpu_(
             rows[0], rows[1], rows[2], rows[3], rows[4], float(self.rate),
             betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
@@ -129,9 +129,9 @@ class ReplicaAdam:
                     ]
                     for column in columns
                 ]
-                counts = torch.full((len(rows[0]),), steps).unbind()
+                counts = [torch.tensor(steps + 1.0)] * len(rows[0])
                 adam_update_fused_cpu_(
-                    rows[0], rows[1], rows[2], rows[3], list(counts), rate,
+                    rows[0], rows[1], rows[2], rows[3], counts, rate,
                     betas=self.betas, epsilon=self.epsilon, weight_decay=decay,
                 )  # fmt: skip
             first = end
@@ -165,7 +165,7 @@ class ReplicaAdam:
         """Parameters, gradients, first and second moments by index; all of them have a gradient."""
         grads = [self.parameters[k].grad for k in indices]
         return (
-            [self.parameters[k].detach() for k in indices],
+            [self._values[k] for k in indices],
             [grad for grad in grads if grad is not None],
             [self.first[k] for k in indices],
             [self.second[k] for k in indices],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from graphcaps.data.step_batches import collate_steps
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
 from graphcaps.nn.graph_model import GraphModel
@@ -82,14 +84,25 @@ class EagerRunner:
 
     def run(self, schedule: EpochSchedule) -> None:
         """Runs all steps of an epoch."""
-        for number in range(len(schedule.num_rows)):
-            graphs = schedule.graphs(number)
+        steps = [schedule.graphs(number) for number in range(len(schedule.num_rows))]
+        batches = self._batches(steps)
+        for graphs in steps:
             with profiled(STEP):
                 with profiled("batch"):
-                    batch = self.store.batch(self.x, graphs)
-                present = (graphs >= 0).any(-1)
-                active = None if bool(present.all()) else present.to(self.store.device)
+                    batch = next(batches)
+                active = None
+                if len(graphs) > 1:  # of one replica, every step has a graph
+                    present = (graphs >= 0).any(-1)
+                    active = None if bool(present.all()) else present.to(self.store.device)
                 self.step(
                     batch, active, None if self.weights is None else batch_weights(self.weights, graphs)
                 )
                 self.step.adam.zero_grad()
+
+    def _batches(self, steps: list[Tensor]) -> Iterator[GraphBatch]:
+        """The batch of each step."""
+        store, x = self.store, self.x
+        one = len(steps[0]) == 1 and isinstance(store, GraphStore) and store.device.type == "cpu"
+        if one and isinstance(store, GraphStore) and isinstance(x, Tensor):
+            return collate_steps(store, x, steps)
+        return (store.batch(x, graphs) for graphs in steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -105,9 +106,18 @@ def _reference_form(u: torch.Tensor) -> torch.Tensor:
     return u.clone()
 
 
+@pytest.fixture
+def _fresh_mode() -> Iterator[None]:
+    """The mode of the process is read again after the test."""
+    yield
+    dispatch._mode_of_process.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh_mode")
 def test_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "triton_installed", lambda: True)
     monkeypatch.delenv("GRAPHCAPS_KERNELS", raising=False)
+    dispatch._mode_of_process.cache_clear()
     x = torch.ones(2, 3)
     assert not kernels_available(x)  # on a CPU
     with use_kernels("always"):
@@ -125,8 +135,10 @@ def test_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not uses_reference()
     assert select("lengths", _torch_form, x, reference=_reference_form) is _torch_form
     monkeypatch.setenv("GRAPHCAPS_KERNELS", "always")
+    dispatch._mode_of_process.cache_clear()
     assert kernels_available(x)
     monkeypatch.setenv("GRAPHCAPS_KERNELS", "sometimes")
+    dispatch._mode_of_process.cache_clear()
     with pytest.raises(
         ArgumentError,
         match=r"'GRAPHCAPS_KERNELS' must be one of auto, off, always, reference, got 'sometimes'",

@@ -49,6 +49,7 @@ __all__ = [
     "KernelMode",
     "TritonForm",
     "kernels_available",
+    "needs_plain_operations",
     "select",
     "supports",
     "triton_installed",
@@ -307,6 +308,14 @@ def _available(mode: str, tensors: tuple[Tensor | None, ...]) -> bool:
     return True
 
 
+def needs_plain_operations() -> bool:
+    """Whether an operation must consist of standard tensor operations, without a gradient that is written out.
+
+    That is for reference forms, which are exported, and for what ``torch.compile`` traces.
+    """
+    return is_traced() or uses_reference()
+
+
 def uses_reference() -> bool:
     """Whether operations use their reference forms."""
     return _current_mode() == "reference"
@@ -342,7 +351,13 @@ def _module(name: str) -> ModuleType:
 def _current_mode() -> str:
     if is_traced():
         return "off"  # torch.compile traces the torch forms, and cannot read the variable
-    return _mode.get() or _checked(os.environ.get(_VARIABLE, "auto"), _VARIABLE)
+    return _mode.get() or _mode_of_process()
+
+
+@cache
+def _mode_of_process() -> str:
+    """The mode that the environment sets; read once, since a step asks for it dozens of times."""
+    return _checked(os.environ.get(_VARIABLE, "auto"), _VARIABLE)
 
 
 def _checked(mode: str, name: str) -> str:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops._triton.dispatch import needs_plain_operations, select
+from graphcaps.ops.compilation import is_traced
 
-__all__ = ["HashedDropout", "apply_dropout", "hash_positions", "keep_pairs", "mix64", "next_step_keys"]
+__all__ = [
+    "HashedDropout",
+    "apply_dropout",
+    "dropout_factors",
+    "hash_positions",
+    "keep_pairs",
+    "mix64",
+    "next_step_keys",
+]
 
 
 @dataclass(frozen=True)
@@ -58,11 +69,18 @@ def apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None = None)
 
 
 def _apply_dropout(x: Tensor, dropout: HashedDropout, mask: Tensor | None) -> Tensor:
-    h = hash_positions(dropout.keys, x.size(-2) * x.size(-1))
-    keep = (h >= _columns(dropout.threshold, 1)).reshape(x.shape)
+    return x * dropout_factors(x.shape, dropout, mask, x.dtype)
+
+
+def dropout_factors(
+    shape: torch.Size, dropout: HashedDropout, mask: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """What :func:`apply_dropout` multiplies by: 0 at dropped numbers and padding rows, ``[*lead, V, d]``."""
+    h = hash_positions(dropout.keys, shape[-2] * shape[-1])
+    keep = (h >= _columns(dropout.threshold, 1)).reshape(shape)
     if mask is not None:
         keep &= mask.unsqueeze(-1)
-    return x * dropout.scaled(keep, x.dtype)
+    return dropout.scaled(keep, dtype)
 
 
 def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
@@ -80,9 +98,32 @@ def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
+    if seed.device.type == "cpu" and not is_traced():
+        # On integers of Python: some thirty operations on tensors of a few numbers take as long as a product.
+        pairs = zip(seed.reshape(-1).tolist(), step.reshape(-1).tolist(), strict=True)
+        keys = [_mix64_integer(one ^ _mix64_integer(steps + 1)) for one, steps in pairs]
+        step += 1 if mask is None else mask.any(-1)
+        halves = [(_signed(key & _WORD), _signed(key >> 32)) for key in keys]
+        return torch.tensor(halves, dtype=torch.int32).reshape(*seed.shape, 2)
     key = mix64(seed ^ mix64(step + 1))
     step += 1 if mask is None else mask.any(-1)
     return torch.stack([key.to(torch.int32), (key >> 32).to(torch.int32)], -1)
+
+
+_WORD, _LONG = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+
+
+def _mix64_integer(x: int) -> int:
+    """:func:`mix64` of one integer, as an unsigned one."""
+    x &= _LONG
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _LONG
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _LONG
+    return x ^ (x >> 31)
+
+
+def _signed(word: int) -> int:
+    """The 32-bit integer with the bits of an unsigned one."""
+    return word - (1 << 32) if word >> 31 else word
 
 
 def hash_positions(keys: Tensor, count: int) -> Tensor:
@@ -90,12 +131,44 @@ def hash_positions(keys: Tensor, count: int) -> Tensor:
 
     Products wrap around. The hash of a position does not depend on ``count``, so padding changes nothing.
     """
+    if keys.device.type == "cpu" and not needs_plain_operations():
+        return _hash_positions_numpy(keys, count)
     first, second = keys.unsqueeze(-2).unbind(-1)
     h = torch.arange(count, dtype=torch.int32, device=keys.device).mul_(-1640531527) + first
     h.bitwise_xor_((h >> 16) & 0xFFFF).mul_(-2048144789)
     h.bitwise_xor_(second)
     h.bitwise_xor_((h >> 13) & 0x7FFFF).mul_(-1028477387)
     return h.bitwise_xor_((h >> 16) & 0xFFFF).bitwise_and_(0x7FFFFFFF)
+
+
+def _hash_positions_numpy(keys: Tensor, count: int) -> Tensor:
+    """The same numbers: unsigned integers, which torch cannot shift, need no masks."""
+    first, second = np.split(keys.numpy().view(np.uint32), 2, -1)  # [*lead, 1] each
+    h = _multiples(count) + first
+    shifted = h >> 16
+    h ^= shifted
+    h *= np.uint32(0x85EBCA6B)
+    h ^= second
+    h ^= np.right_shift(h, 13, out=shifted)
+    h *= np.uint32(0xC2B2AE35)
+    h ^= np.right_shift(h, 16, out=shifted)
+    h &= np.uint32(0x7FFFFFFF)
+    return torch.from_numpy(h.view(np.int32))
+
+
+_KEPT_POSITIONS = 1 << 20
+
+
+def _multiples(count: int) -> np.ndarray:
+    """The positions 0 … ``count`` − 1 times the first factor of the hash."""
+    if count > _KEPT_POSITIONS:
+        return np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B9)
+    return _kept_multiples()[:count]
+
+
+@cache
+def _kept_multiples() -> np.ndarray:
+    return np.arange(_KEPT_POSITIONS, dtype=np.uint32) * np.uint32(0x9E3779B9)
 
 
 def keep_pairs(dropout: HashedDropout, graph: Tensor, i: Tensor, j: Tensor, axes: int) -> Tensor:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam as torch_adam
 
 from graphcaps.ops._triton.dispatch import select
 
@@ -99,9 +98,12 @@ def adam_update_fused_cpu_(
     epsilon: float,
     weight_decay: float,
 ) -> None:
-    """torch's fused update on a CPU, in one pass over each parameter; ``steps`` are those before this update."""
-    torch_adam(
+    """torch's fused update on a CPU, in one pass over each parameter; ``steps`` are those with this update.
+
+    The function of ``torch.optim`` sorts the parameters by device and type first, which takes as long as the update.
+    """
+    torch._fused_adam_(
         parameters, grads, first, second, [], steps,
-        fused=True, amsgrad=False, maximize=False,
-        beta1=betas[0], beta2=betas[1], lr=rate, weight_decay=weight_decay, eps=epsilon,
+        lr=rate, beta1=betas[0], beta2=betas[1], weight_decay=weight_decay, eps=epsilon,
+        amsgrad=False, maximize=False, grad_scale=None, found_inf=None,
     )  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops.graph_mean import class_mask
 
 __all__ = ["class_code"]
 
@@ -27,7 +27,6 @@ def class_code(capsules: Tensor, y: Tensor, weight: Tensor, bias: Tensor, relu: 
 
 
 def _class_code(capsules: Tensor, y: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-    of_class = torch.nn.functional.one_hot(y.clamp_min(0), capsules.size(-2)).to(capsules.dtype)
-    masked = (capsules * of_class.unsqueeze(-1)).flatten(-2)  # [*lead, B, O·d]
+    masked = (capsules * class_mask(y, capsules.size(-2)).unsqueeze(-1)).flatten(-2)  # [*lead, B, O·d]
     code = masked @ weight + bias.unsqueeze(-2)
     return code.relu() if relu else code

@@ -9,6 +9,7 @@ from torch import Tensor
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm
+from graphcaps.ops.propagation.adjacency_tiles import adjacency_tiles, tile_hop
 from graphcaps.ops.propagation.propagation import propagate
 from graphcaps.ops.ragged.reductions import segment_mean
 from graphcaps.ops.ragged.tiles import segment_sum
@@ -93,6 +94,9 @@ def _normalised_hop(
     hat = batch_norm(
         u, segments.row_mask, weight, bias, running, training=training, momentum=momentum, epsilon=epsilon
     )
+    matrices = adjacency_tiles(edges, segments, hat.dtype)
+    if matrices is not None:
+        return *tile_hop(hat, matrices, segments.sizes, divisor, residual), u
     return propagate(hat, edges), mean_capsule(hat, segments, divisor) if residual else None, u
 
 

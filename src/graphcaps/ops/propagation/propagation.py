@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import select
+from graphcaps.ops._triton.dispatch import needs_plain_operations, select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
 from graphcaps.ops.row_sums import select_rows, sum_rows
@@ -100,7 +100,13 @@ def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
-    return dense_propagate(x, adjacency), x.mean(-2, keepdim=True)
+    if adjacency.requires_grad or needs_plain_operations():
+        return dense_propagate(x, adjacency), x.mean(-2, keepdim=True)
+    # One matrix per graph: the rows are then read once, and so are their gradients.
+    scale = (adjacency.sum(-1, keepdim=True) + 1).clamp_min_(1).rsqrt_()
+    hop = adjacency * scale
+    hop.diagonal(dim1=-2, dim2=-1).add_(scale.squeeze(-1))
+    return (hop * scale.mT) @ x, x.mean(-2, keepdim=True)
 
 
 @full_precision

@@ -26,6 +26,7 @@ __all__ = [
     "from_tiles",
     "graphs_to_tiles",
     "is_single_graph",
+    "keep_tiles",
     "segment_broadcast",
     "segment_product",
     "segment_sum",
@@ -74,16 +75,26 @@ def tile_rows(segments: Segments, height: int = TILE_HEIGHT) -> Tiles:
 
     On a CPU their number is exact; on a GPU it is the bound V / t + B, which needs no host–device synchronisation.
     """
-    largest, B = segments.max_size, segments.num_graphs
-    if largest is not None and largest <= 4 * height:
-        # One tile per graph, if that needs no more positions than tiles of this height do on average.
-        fits = largest <= height or 2 * B * largest <= 2 * segments.num_rows + B * height
-        height = max(largest, 1) if fits else height
+    height = _tile_height(segments, height)
     key = ("tiles", height)
     if key not in segments.memo:
         segments.memo[key] = _split(segments, height)
     tiles: Tiles = segments.memo[key]
     return tiles
+
+
+def keep_tiles(segments: Segments, tiles: Tiles) -> None:
+    """Has :func:`tile_rows` return these tiles, which may be higher than necessary."""
+    segments.memo["tiles", _tile_height(segments, TILE_HEIGHT)] = tiles
+
+
+def _tile_height(segments: Segments, height: int) -> int:
+    largest, B = segments.max_size, segments.num_graphs
+    if largest is not None and largest <= 4 * height:
+        # One tile per graph, if that needs no more positions than tiles of this height do on average.
+        fits = largest <= height or 2 * B * largest <= 2 * segments.num_rows + B * height
+        height = max(largest, 1) if fits else height
+    return height
 
 
 def _split(segments: Segments, t: int) -> Tiles:

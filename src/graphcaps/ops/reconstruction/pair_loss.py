@@ -12,6 +12,7 @@ The loss is one number per replica, so its gradient is computed in the same pass
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import untraced
+from graphcaps.ops.propagation.adjacency_tiles import adjacency_tiles, tiles_to_rows
 from graphcaps.ops.propagation.propagation import to_edge_index
 from graphcaps.ops.ragged.tiles import (
     Tiles,
@@ -83,10 +85,57 @@ def reconstruction_loss(
 def _reconstruction_loss(
     z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule, shift: Tensor | None
 ) -> Tensor:
+    matrices = adjacency_tiles(edges, segments, z.dtype)
+    if matrices is not None and matrices.adjacency.numel() <= _chunk(z):
+        loss: Tensor = _SmallGraphLoss.apply(z, shift, matrices, segments, rule)
+        return loss
     if shift is not None:
         z = z + segment_broadcast(shift, segments)
-    loss: Tensor = _ReconstructionLoss.apply(z, edges, segments, rule)
+    loss = _ReconstructionLoss.apply(z, edges, segments, rule)
     return loss
+
+
+class _SmallGraphLoss(torch.autograd.Function):
+    """The loss of graphs whose adjacency is a dense tile each: the value of a pair is P or 1 − P, without a lookup."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        z, shift, matrices, segments, rule = inputs
+        tiles: Tiles = matrices.tiles
+        A: Tensor = matrices.adjacency
+        (blocks, t, _), d = A.shape, z.size(-1)
+        rows, holes = tiles.to_tile
+        Z = z.reshape(-1, d).index_select(0, rows).view(blocks, t, d)
+        if shift is not None:
+            Z += shift.reshape(blocks, 1, d)
+        Z.view(-1, d).index_fill_(0, holes, 0)
+        filled = z.new_ones(blocks * t).index_fill_(0, holes, 0).view(blocks, t, 1)
+        weight = pair_weights(segments, rule, z.dtype).reshape(blocks, 1, 1)
+        S = torch.bmm(Z, Z.mT)
+        value = S.clamp(rule.low, rule.high)
+        if rule.zero_diagonal:
+            value.diagonal(dim1=-2, dim2=-1).zero_()
+        absent = 1 - A
+        sign = absent - A  # 1 without an edge, −1 with one
+        value = torch.addcmul(absent, value, sign, value=-1).add_(rule.epsilon)
+        if any(ctx.needs_input_grad):
+            g = torch.ops.aten.hardtanh_backward(sign / value, S, *_open_interval(rule, z.dtype))
+            if rule.zero_diagonal:
+                g.diagonal(dim1=-2, dim2=-1).zero_()
+            dZ = torch.bmm(g, Z).mul_(2 * weight)
+            dZ.view(-1, d).index_fill_(0, holes, 0)
+            grad_shift = None if shift is None else dZ.sum(-2).view(shift.shape)
+            ctx.save_for_backward(tiles_to_rows(dZ, tiles, z.shape), grad_shift)
+        # The logarithms of holes are left out here.
+        each = torch.bmm(filled.mT, torch.bmm(value.log_(), filled)).mul_(weight)
+        return -each.view(*tiles.graph.shape).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        grad_z, grad_shift = ctx.saved_tensors
+        scale = grad[..., None, None]
+        return grad_z * scale, None if grad_shift is None else grad_shift * scale, None, None, None
 
 
 class _ReconstructionLoss(torch.autograd.Function):
@@ -251,6 +300,7 @@ def _chunk(z: Tensor) -> int:
     return CHUNK if z.device.type == "cpu" else 8 * CHUNK
 
 
+@cache
 def _open_interval(rule: PairRule, dtype: torch.dtype) -> tuple[float, float]:
     """The rule's bounds, each moved outwards by one floating-point number, for the gradient of hardtanh.
 

@@ -31,6 +31,7 @@ from graphcaps.ops.ragged.tiles import (
     tile_rows,
     to_tiles,
 )
+from graphcaps.ops.routing.detached import is_detached_form, route_detached
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import Routing, Segments
 
@@ -62,6 +63,8 @@ def route_factored(
     if is_single_graph(segments):
         return _route_one(h, weight, bias, iterations, residual, detach, epsilon)
     tiles = tile_rows(segments)
+    if is_detached_form(h, detach):
+        return route_detached(h, weight, bias, tiles, iterations, residual, epsilon)
     H = to_tiles(append_ones(h), tiles)  # [*lead, N, t, d + 1]; zero in the unused rows of a tile
 
     def assign(T: Tensor) -> Tensor:
@@ -116,7 +119,8 @@ def route_dense_factored(
 
     The assignment is ``[*lead, B, n, J]``.
     """
-
+    if is_detached_form(h, detach):
+        return route_detached(h, weight, bias, None, iterations, residual, epsilon)
     H = append_ones(h)
 
     def assign(T: Tensor) -> Tensor:

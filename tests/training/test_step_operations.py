@@ -1,0 +1,46 @@
+"""The number of operations of a training step on a CPU, whatever the load of the machine is.
+
+A step of a small model takes as long as its operations are many: this is the guard of its speed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphcaps.config import TrainConfig
+from graphcaps.nn import HGCN
+from graphcaps.training import Replica, Trainer, stack_replicas
+from tests.ops.test_written_gradients import small_store
+
+MOST_OPERATIONS = 590
+"""Of a step of the default model and its part of the epoch, views of tensors included; torch 2.13 counts 564."""
+
+
+class Counter(TorchDispatchMode):
+    """Counts the operations that torch dispatches, those of the backward pass included."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_step_has_few_operations() -> None:
+    store = small_store([9, 12, 20, 7, 5, 11, 13, 8])
+    x = torch.rand(store.num_nodes, 5)
+    replica = Replica(torch.arange(8), torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long))
+    config = TrainConfig(epochs=3, batch_size=2, weight_decay=0.001)
+    model = stack_replicas(
+        lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=0.5, lead=lead), [replica]
+    )
+    trainer = Trainer(model, store, x, [replica], config)
+    trainer.run_epoch()
+    counter = Counter()
+    with counter:
+        trainer.run_epoch()
+    steps = len(replica.train) // config.batch_size
+    assert counter.count / steps <= MOST_OPERATIONS
