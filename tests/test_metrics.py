@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
@@ -154,6 +154,7 @@ def sklearn_metrics(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
         }
 
 
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 5), st.integers(1, 40), st.integers(1, 12))
 def test_replicas_with_ties_and_padding_equal_sklearn(seed, replicas, num_classes, n, levels):
     """A row per replica; few levels make many ties, and some replicas have fewer graphs or a single class."""

@@ -205,18 +205,18 @@ def fresh_compiler() -> Iterator[None]:
 compiler_test = pytest.mark.usefixtures("fresh_compiler")
 
 
-@three_models
+cpp_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+
+
 @pytest.mark.parametrize(
-    "backend",
+    ("name", "backend"),
     [
-        "aot_eager",
-        pytest.param(
-            "inductor",
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler"),
-            ],
-        ),
+        ("gcn", "aot_eager"),
+        pytest.param("hgcn", "aot_eager", marks=pytest.mark.slow),
+        pytest.param("gin", "aot_eager", marks=pytest.mark.exhaustive),
+        pytest.param("gcn", "inductor", marks=[cpp_compiler, pytest.mark.slow]),
+        pytest.param("hgcn", "inductor", marks=[cpp_compiler, pytest.mark.exhaustive]),
+        pytest.param("gin", "inductor", marks=[cpp_compiler, pytest.mark.exhaustive]),
     ],
 )
 @compiler_test
@@ -232,6 +232,7 @@ def test_a_compiled_model_trains_like_an_eager_one(name: str, backend: str, batc
     assert_close(gradients(model), gradients(eager), 1e-3 if backend == "inductor" else 1e-4)
 
 
+@pytest.mark.slow
 @compiler_test
 def test_a_compiled_model_has_two_graphs(batch: Batch) -> None:
     """One up to the reconstruction loss, one after it; the batch is checked before them."""

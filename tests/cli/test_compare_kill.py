@@ -31,7 +31,7 @@ def start(root: Path, out: Path, *more: str) -> subprocess.Popen[str]:
             "--folds",
             "3",
             "--epochs",
-            "20",
+            "12",
             "--protocol",
             "both",
             "--device",

@@ -87,9 +87,10 @@ def test_each_fold_and_seed_equals_a_single_training(config: RunConfig) -> None:
 
 
 def test_results_do_not_depend_on_the_group_size() -> None:
-    whole = cross_validate(STORE, HGCN, folds=4, seeds=2)
-    for group in (1, 3, 4):
-        parts = cross_validate(STORE, HGCN, folds=4, seeds=2, group=group)
+    config = HGCN.with_training(epochs=2)
+    whole = cross_validate(STORE, config, folds=4, seeds=2)
+    for group in (1, 3):
+        parts = cross_validate(STORE, config, folds=4, seeds=2, group=group)
         for one, other in zip(whole.records, parts.records, strict=True):
             _same(one.curves, other.curves)
 
@@ -144,7 +145,13 @@ class _Stop:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "group", "after"), [("paper", None, 2), ("both", None, 6), ("paper", 2, 7), ("both", 3, 13)]
+    ("protocol", "group", "after"),
+    [
+        ("both", 3, 13),
+        pytest.param("paper", None, 2, marks=pytest.mark.exhaustive),
+        pytest.param("both", None, 6, marks=pytest.mark.exhaustive),
+        pytest.param("paper", 2, 7, marks=pytest.mark.slow),
+    ],
 )
 def test_resumed_equals_uninterrupted(tmp_path: Path, protocol: str, group: int | None, after: int) -> None:
     settings: dict[str, Any] = {"folds": 3, "seeds": 2, "protocol": protocol, "group": group}
@@ -238,7 +245,11 @@ def short_window(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("config", "groups"),
     # Groups of 3 mix the folds of two seeds, and the last is smaller; those of 1 are trained alone.
-    [(HGCN, (1,)), (GIN, (3, 4)), (SAGE, (3,))],
+    [
+        pytest.param(HGCN, (1,), marks=pytest.mark.slow),
+        (GIN, (3,)),
+        pytest.param(SAGE, (3,), marks=pytest.mark.exhaustive),
+    ],
     ids=["hgcn", "gin", "trunk"],
 )
 def test_a_fold_stops_alone_as_it_does_among_others(
@@ -278,7 +289,14 @@ def test_no_epoch_after_the_stop_is_selected(short_window: None) -> None:
 
 @pytest.mark.parametrize(
     ("config", "group", "after"),
-    [(HGCN, None, 3), (HGCN, None, 9), (HGCN, 2, 12), (HGCN, 1, 20), (SAGE, None, 9), (SAGE, 2, 12)],
+    [
+        (HGCN, 2, 12),
+        pytest.param(SAGE, None, 9, marks=pytest.mark.slow),
+        pytest.param(HGCN, None, 3, marks=pytest.mark.exhaustive),
+        pytest.param(HGCN, None, 9, marks=pytest.mark.exhaustive),
+        pytest.param(HGCN, 1, 20, marks=pytest.mark.exhaustive),
+        pytest.param(SAGE, 2, 12, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_resumed_equals_uninterrupted_with_patience(
     short_window: None, tmp_path: Path, config: RunConfig, group: int | None, after: int
@@ -309,14 +327,6 @@ def test_patience_is_a_setting_of_the_run(short_window: None, tmp_path: Path) ->
         cross_validate(STORE, short, folds=3, patience=5, results=tmp_path, resume=True)
     with pytest.raises(DataError, match=r"two that differ \(patience 2 and None\)"):
         cross_validate(STORE, short, folds=3, results=tmp_path, resume=True)
-
-
-def test_a_trunk_is_cross_validated_and_resumed(tmp_path: Path) -> None:
-    whole = cross_validate(STORE, SAGE, folds=3, protocol="both")
-    with pytest.raises(KeyboardInterrupt):
-        cross_validate(STORE, SAGE, folds=3, protocol="both", results=tmp_path, on_event=_Stop(6))
-    again = cross_validate(STORE, SAGE, folds=3, protocol="both", results=tmp_path, resume=True)
-    assert [record.curves for record in again.records] == [record.curves for record in whole.records]
 
 
 def test_finished_records_are_kept_or_refused(tmp_path: Path) -> None:
@@ -418,8 +428,15 @@ def test_an_interrupted_run_is_not_overwritten_without_resume(tmp_path: Path) ->
 
 
 # ---------------------------------------------------------------------- metrics and predictions
-@pytest.mark.parametrize("config", [HGCN, GIN], ids=["hgcn", "gin"])
-@pytest.mark.parametrize("group", [None, 2])
+@pytest.mark.parametrize(
+    ("config", "group"),
+    [
+        (GIN, 2),
+        pytest.param(HGCN, None, marks=pytest.mark.slow),
+        pytest.param(GIN, None, marks=pytest.mark.exhaustive),
+        pytest.param(HGCN, 2, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_metrics_are_those_of_the_predictions_at_the_held_out_epoch(
     config: RunConfig, group: int | None
 ) -> None:
@@ -510,7 +527,7 @@ def test_class_weights_are_those_of_each_folds_training_graphs() -> None:
         np.testing.assert_allclose(record.curves.train_loss[fold] * LOSS_STEP, losses, atol=3 * LOSS_STEP)
 
 
-@pytest.mark.parametrize("after", [2, 7])
+@pytest.mark.parametrize("after", [pytest.param(2, marks=pytest.mark.exhaustive), 7])
 def test_a_resumed_run_has_the_same_predictions(tmp_path: Path, after: int) -> None:
     settings: dict[str, Any] = {"folds": 3, "seeds": 2, "group": 3, "predictions": True, "metric": "mcc"}
     whole = cross_validate(STORE, HGCN, **settings)

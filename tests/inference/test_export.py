@@ -85,6 +85,7 @@ def test_torch_export(tmp_path: Path):
         torch.testing.assert_close(actual, model.scores(store[graphs]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_edge_labels_are_a_sixth_input(tmp_path: Path):
     model, store = bonded_model(), bonded()
     model.export(tmp_path / "model.pt2")
@@ -97,6 +98,7 @@ def test_edge_labels_are_a_sixth_input(tmp_path: Path):
         assert not torch.allclose(actual, other, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_edge_labels_in_onnx(tmp_path: Path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -123,9 +125,11 @@ def test_a_graph_of_one_node_and_no_edges(tmp_path: Path):
 NETWORKS = [name for name in model_names() if not is_classical(name)]
 
 
-# The reference form of routing is a long program, whose export takes 11 s of CPU time; that of HGCN is always tested.
+# An export takes 5 to 11 s of CPU time. One network is always exported; of each kind one is in CI: capsules, dense
+# pooling, selected nodes.
+_MARKS = {"gin": (), "hgcn": pytest.mark.slow, "mincut": pytest.mark.slow, "sagpool": pytest.mark.slow}
 _EXPORTED = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "capsgnn" else name
+    pytest.param(name, marks=_MARKS.get(name, pytest.mark.exhaustive))
     for name in NETWORKS
     if find_graph_model(name).export_formats
 ]
@@ -187,6 +191,7 @@ def _branching() -> FittedModel:
     return replace(fitted, model=Branching(fitted.recipe.num_columns, len(fitted.class_names), hidden=8))
 
 
+@pytest.mark.slow
 def test_onnx(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
@@ -213,6 +218,7 @@ def test_errors_of_export(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_committee_gives_the_scores_of_its_members(tmp_path):
     model = small_committee()
     model.export(tmp_path / "c.pt2")

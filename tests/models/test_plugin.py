@@ -55,6 +55,7 @@ print(json.dumps(graphcaps.load("sgc.safetensors").predict(graphcaps.load_datase
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_trains_predicts_and_evaluates_by_name(installed: Path, tmp_path: Path) -> None:
     data = "planted-parts-easy"
     commands = [
@@ -82,6 +83,7 @@ def test_a_plugin_trains_predicts_and_evaluates_by_name(installed: Path, tmp_pat
     assert len(missing.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_example_passes_its_own_tests(installed: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")
     output = succeed(run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", packages=installed))

@@ -97,10 +97,20 @@ class Stop:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=processes)])
 @pytest.mark.parametrize(
-    ("kind", "patience", "average"),
-    [("hgcn", None, 1), ("hgcn", 2, 1), ("hgcn", 2, 3), ("hgcn, sage", 2, 1), ("gin", None, 3)],
+    ("kind", "patience", "average", "threads"),
+    [
+        ("gin", None, 3, 1),
+        pytest.param("hgcn", 2, 3, 2, marks=[processes, pytest.mark.slow]),
+        pytest.param("hgcn", 2, 1, 1, marks=pytest.mark.slow),
+        pytest.param("hgcn, sage", 2, 1, 2, marks=[processes, pytest.mark.slow]),
+        pytest.param("hgcn", None, 1, 1, marks=pytest.mark.exhaustive),
+        pytest.param("hgcn", None, 1, 2, marks=[processes, pytest.mark.exhaustive]),
+        pytest.param("hgcn", 2, 1, 2, marks=[processes, pytest.mark.exhaustive]),
+        pytest.param("hgcn", 2, 3, 1, marks=pytest.mark.exhaustive),
+        pytest.param("hgcn, sage", 2, 1, 1, marks=pytest.mark.exhaustive),
+        pytest.param("gin", None, 3, 2, marks=[processes, pytest.mark.exhaustive]),
+    ],
 )
 def test_a_loop_that_is_resumed_three_times_equals_an_uninterrupted_one(
     tmp_path: Path, kind: str, patience: int | None, average: int, threads: int
@@ -123,8 +133,15 @@ def test_a_loop_that_is_resumed_three_times_equals_an_uninterrupted_one(
     assert same(run.finish(), whole)
 
 
-@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=processes)])
-@pytest.mark.parametrize("kind", ["hgcn", "hgcn, sage"])
+@pytest.mark.parametrize(
+    ("kind", "threads"),
+    [
+        ("hgcn", 1),
+        pytest.param("hgcn, sage", 2, marks=[processes, pytest.mark.slow]),
+        pytest.param("hgcn", 2, marks=[processes, pytest.mark.exhaustive]),
+        pytest.param("hgcn, sage", 1, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_replica_stops_at_the_same_epoch_alone_and_among_others(kind: str, threads: int) -> None:
     together = Run(kind, threads=threads, patience=2).finish()
     assert len(set(together["stopped"])) == 3, "choose a learning rate with different last epochs"

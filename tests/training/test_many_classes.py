@@ -51,6 +51,7 @@ def test_the_generated_graphs_are_as_described(store: GraphStore, split: Split) 
     assert forest_accuracy(store, split.train, split.test) > 0.95
 
 
+@pytest.mark.slow
 def test_fifty_classes_are_learned(store: GraphStore, split: Split) -> None:
     """Fails if attributes are not standardised, or if class capsules keep their residual."""
     config = load_preset("default").with_training(epochs=10)
