@@ -27,7 +27,7 @@ def test_update_equals_torch(kernel_device: str, decay: float | tuple[float, ...
     decays = torch.tensor(decay, dtype=torch.float64) if each else decay
     adams = [ReplicaAdam(bag, 3, weight_decay=decays) for bag in (fast, slow)]
     factors = torch.tensor([1.0, 0.1, 0.5]).double() if each else 1.0
-    for step in range(6):
+    for step in range(4):
         active = torch.tensor([True, step % 2 == 0, step != 3])
         for i, value in enumerate(start):
             gradient = torch.randn_like(value)
@@ -41,4 +41,4 @@ def test_update_equals_torch(kernel_device: str, decay: float | tuple[float, ...
                 assert torch.equal(value[1], before)
     for i in range(len(start)):
         assert_equal(fast.values[i].cpu().double(), slow.values[i], f"parameter {i}", 2e-6)
-    assert adams[0].steps.tolist() == adams[1].steps.tolist() == [6, 3, 5]
+    assert adams[0].steps.tolist() == adams[1].steps.tolist() == [4, 2, 3]

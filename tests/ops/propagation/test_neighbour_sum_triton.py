@@ -11,9 +11,9 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import EdgeTable
 from tests.graphs import assert_equal, random_graphs
 
-SIZES = [1, 31, 33, 63, 65, 100, 2]
+SIZES = [1, 31, 33, 65, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
-DRAWN = [[0, 1, 2], [5, -1, 4], [-1, -1, -1], [3, 6, 0]]
+DRAWN = [[0, 1, 2], [3, -1, 4], [-1, -1, -1]]
 TOLERANCE = 2e-6
 
 
@@ -68,14 +68,14 @@ def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> Non
         assert_equal(actual_grad.cpu().double(), expected_grad, f"gradient of {name}", TOLERANCE)
 
 
-@pytest.mark.parametrize("d", [1, 10, 20, 32, 128, 130])
+@pytest.mark.parametrize("d", [1, 20, 32, 130])
 def test_values_and_gradients(d: int, kernel_device: str) -> None:
     _check(_table(), d, kernel_device, 20)
 
 
 @pytest.mark.parametrize("max_degree", [None, 16])
 def test_one_model(max_degree: int | None, kernel_device: str) -> None:
-    _check(_table([1, 4, 5]), 8, kernel_device, max_degree)
+    _check(_table([1, 3, 2]), 8, kernel_device, max_degree)
 
 
 def test_many_neighbours(kernel_device: str) -> None:

@@ -12,8 +12,8 @@ from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import AdjacencyBits, EdgeTable
 from tests.graphs import assert_equal, random_graphs
 
-SIZES = [1, 31, 33, 63, 65, 100, 2]
-DRAWN = [[0, 1, 2], [5, -1, 4], [-1, -1, -1], [3, 6, 0]]
+SIZES = [1, 31, 33, 65, 2]
+DRAWN = [[0, 1, 2], [3, -1, 4], [-1, -1, -1]]
 TOLERANCE = 5e-6
 
 
@@ -34,8 +34,11 @@ def _tables(drawn: Any, device: str) -> tuple[EdgeTable, EdgeTable]:
     return edges, dataclasses.replace(edges, **there, bits=moved)
 
 
-@pytest.mark.parametrize("d", [1, 10, 20, 32, 128, 130])
-@pytest.mark.parametrize("drawn", [DRAWN, [5, 1, 3]], ids=["replicas", "one model"])
+@pytest.mark.parametrize(
+    ("drawn", "d"),
+    [(DRAWN, 1), (DRAWN, 20), (DRAWN, 32), (DRAWN, 130), ([3, 1, 2], 20)],
+    ids=lambda value: f"{value}",
+)
 def test_values_and_gradients(
     kernel_device: str, d: int, drawn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,9 +171,9 @@ def test_kernel_is_torch_for_replicas(
     rule: PairRule, tall: bool, kernel_device: str, empty_is_nan: None
 ) -> None:
     """One replica has odd sizes, one ends without padding rows, and one holds nothing but padding."""
-    sizes = [1, 31, 33, 63, 65, 100, 2]
-    edges, segments = batch_of([[0, 1, 2, 3], [5, 1, 0], [], [4, 6]], sizes, 132, kernel_device, bits=True)
-    z = vectors(4 * 132, 32, seed=2).reshape(4, 132, 32).to(kernel_device)
+    sizes = [1, 31, 33, 65, 2]
+    edges, segments = batch_of([[0, 1, 2], [3, 0], [], [4]], sizes, 66, kernel_device, bits=True)
+    z = vectors(4 * 66, 32, seed=2).reshape(4, 66, 32).to(kernel_device)
     check_shifted(z, edges, segments, rule)
 
 
@@ -186,20 +186,22 @@ def test_without_bits(rule: PairRule, kernel_device: str, empty_is_nan: None) ->
 
 @pytest.mark.parametrize(
     ("d", "bits"),
-    [(3, True), (8, True), (20, True), (128, True), (250, True), (3, False), (128, False), (250, False)],
+    [(3, True), (20, True), (250, True), (3, False), (250, False)],
     ids=lambda value: str(value) if value.__class__ is int else ("bits" if value else "listed"),
 )
 def test_kernel_is_torch_at_each_width(d: int, bits: bool, kernel_device: str, empty_is_nan: None) -> None:
-    sizes = [33, 1, 70] if bits else [12, 1, 7]
+    sizes = [33, 1] if bits else [12, 1, 7]
     rows = sum(sizes) + 3
-    edges, segments = batch_of([[0, 1, 2]], sizes, rows, kernel_device, bits=bits)
+    edges, segments = batch_of([list(range(len(sizes)))], sizes, rows, kernel_device, bits=bits)
     z = vectors(rows, d, seed=3).to(kernel_device)
     check_shifted(z, *without_lead(edges, segments), RELEASED)
 
 
-@pytest.mark.parametrize("tall", [True, False], ids=["tall", "low"], indirect=True)
-@pytest.mark.parametrize("d", [8, 128])
-@pytest.mark.parametrize("name", list(ROUNDED))
+@pytest.mark.parametrize(
+    ("name", "d", "tall"),
+    [("tf32", 8, True), ("tf32", 128, False), ("bf16", 8, False), ("bf16", 128, True)],
+    indirect=["tall"],
+)
 def test_rounded_products(
     name: Precision, d: int, tall: bool, kernel_device: str, empty_is_nan: None
 ) -> None:
@@ -226,15 +228,15 @@ def test_all_ways_to_load_columns(
 
 def test_many_tiles(kernel_device: str, empty_is_nan: None) -> None:
     """The gradient of the shift is a sum over several tiles."""
-    edges, segments = batch_of([[0]], [300], 303, kernel_device, bits=True)
-    z = vectors(303, 16, seed=4).to(kernel_device)
+    edges, segments = batch_of([[0]], [130], 133, kernel_device, bits=True)
+    z = vectors(133, 16, seed=4).to(kernel_device)
     check_shifted(z, *without_lead(edges, segments), RELEASED)
 
 
 @pytest.mark.parametrize("rule", [RELEASED, BARE], ids=["released", "bare"])
 def test_a_large_graph(rule: PairRule, kernel_device: str, empty_is_nan: None) -> None:
     """Probabilities are multiplied over several steps before their logarithm is taken."""
-    n = 200
+    n = 130
     edges, segments = batch_of([[0]], [n], n, kernel_device, bits=True, density=30.0)
     z = vectors(n, 16, seed=4).to(kernel_device)
     check(z, *without_lead(edges, segments), rule)

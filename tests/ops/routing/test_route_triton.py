@@ -95,7 +95,7 @@ def test_kernel_is_factored(
         assert bool((actual[name].detach().cpu().masked_select(outside) == 0).all()), name
 
 
-@pytest.mark.parametrize("sizes", [[63, 100], [3] * 35, [200]])
+@pytest.mark.parametrize("sizes", [[63, 70], [3] * 35])
 def test_one_model_and_the_papers_squash(kernel_device: str, sizes: list[int]) -> None:
     """No leading axis, no epsilon, no padding rows; a block of graphs that is not full."""
     segments = rows([sizes], spare=0, lead=False)
