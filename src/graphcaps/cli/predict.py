@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps._io.atomic_write import write_atomically
 from graphcaps.cli.data_options import (
     BadReported,
     EdgeLabel,
@@ -28,6 +29,7 @@ from graphcaps.cli.data_options import (
 )
 from graphcaps.cli.output import columns, metric_rows, note, option, pairs, print_json, print_text, terminal
 from graphcaps.cli.output_files import RawText, check_output_file
+from graphcaps.cli.progress import prediction_progress
 from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
 
@@ -65,7 +67,7 @@ def predict(
     source: Source,
     out: Annotated[
         Path | None,
-        option("--out", metavar="FILE", help="Write all rows to FILE (.csv or .json)."),
+        option("--out", metavar="FILE", help="Write all rows to FILE (.csv, .json or .jsonl)."),
     ] = None,
     root: Root = None,
     unseen: Annotated[
@@ -119,16 +121,19 @@ def predict(
     the graph was a training, validation or test graph of the model. For a committee, the column 'disagreement' says
     how much its members differ: their mutual information, in nats (docs/committees.md).
 
+    Rows are written to FILE while they are predicted; FILE appears when all are complete.
+
     A model with a companion (train --companion) answers with a weighted mean of network and companion;
     --parts-of-answer adds what each of them says and contributes (docs/companion.md).
     """
-    if out is not None and out.suffix.lower() not in (".csv", ".json"):
-        raise ArgumentError("predict", "--out", "end in .csv or .json", f"'{out.name}'")
+    if out is not None and out.suffix.lower() not in (".csv", ".json", ".jsonl"):
+        raise ArgumentError("predict", "--out", "end in .csv, .json or .jsonl", f"'{out.name}'")
     if out is not None:
         check_output_file(out)
     from graphcaps.data.features.compatibility import describe_others
     from graphcaps.inference.fitted_model import load
-    from graphcaps.inference.predictions import predict_store, with_skipped_rows
+    from graphcaps.inference.prediction_file import write_predictions
+    from graphcaps.inference.predictions import Predictions, predict_in_parts
     from graphcaps.training.device import choose_device
 
     fitted = load(model)
@@ -146,7 +151,20 @@ def predict(
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
     ids = None if metadata is None else metadata.ids
     classes = None if metadata is None else metadata.classes
-    predictions = predict_store(
+    skipped = metadata if metadata is not None and metadata.row_indices is not None and bad is None else None
+    if skipped is not None and skipped.row_indices is not None:
+        row_indices = skipped.row_indices
+
+    def require_some(predictions: Predictions) -> None:
+        """Rejects graphs of which none could be predicted, before a file takes its place."""
+        if predictions.num_failed < len(predictions):
+            return
+        fix = "Use --unseen ignore to encode unknown labels as zeros." if unseen is Unseen.refuse else ""
+        first = graph_label(0, display_names(metadata, predictions.ids))
+        found = f"none (graph {first}: {predictions.errors[0]})"
+        raise DataError(source, "graphs that the model can read", found, fix=fix)
+
+    computed = predict_in_parts(
         fitted,
         checked,
         abstain_below=abstain_below,
@@ -154,18 +172,16 @@ def predict(
         ids=ids,
         true_classes=classes,
         parts=parts_of_answer,
+        rows=skipped,
     )
-    if metadata is not None and metadata.row_indices is not None and bad is None:
-        predictions, row_indices = with_skipped_rows(predictions, metadata), metadata.row_indices
+    total = len(loaded.store) if skipped is None else len(loaded.store) + len(skipped.skipped)
+    with prediction_progress(computed, total, quiet=as_json) as parts:
+        if out is None:
+            predictions = Predictions.join(list(parts))
+            require_some(predictions)
+        else:
+            predictions = write_predictions(out, parts, raw_text=raw_text, check=require_some)
     names = display_names(metadata, predictions.ids)
-    if predictions.num_failed == len(predictions):
-        fix = "Use --unseen ignore to encode unknown labels as zeros." if unseen is Unseen.refuse else ""
-        raise DataError(
-            source,
-            "graphs that the model can read",
-            f"none (graph {graph_label(0, names)}: {predictions.errors[0]})",
-            fix=fix,
-        )
     failed = {graph: error for graph, error in enumerate(predictions.errors) if error}
     _warn(failed, len(predictions), "could not be predicted", names)
     zeroed = {row_indices[graph]: reason for graph, reason in checked.unseen.items()}
@@ -198,7 +214,7 @@ def predict(
     context["notes"] = notes
     context["summary"] = predictions.summary()
     if out is not None:
-        _write(out, predictions, context, raw_text=raw_text)
+        write_atomically(out.with_name(f"{out.name}.config.json"), _json(context))
     if as_json:
         rows = {"predictions": list(predictions.rows())} if out is None else {"out": str(out)}
         print_json(context | rows)
@@ -235,17 +251,6 @@ def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: s
         "config": fitted.config.as_dict(),
         "versions": library_versions(),
     }
-
-
-def _write(out: Path, predictions: Predictions, context: dict[str, Any], *, raw_text: bool) -> None:
-    """Writes the rows, and next to them what they were computed from."""
-    from graphcaps._io.atomic_write import write_atomically
-
-    text = predictions.to_csv(raw_text=raw_text)
-    if out.suffix.lower() == ".json":
-        text = _json({"summary": context["summary"], "predictions": list(predictions.rows())})
-    write_atomically(out, text)
-    write_atomically(out.with_name(f"{out.name}.config.json"), _json(context))
 
 
 def _json(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from graphcaps.chemistry.rdkit_pool import RDKitProgress
     from graphcaps.evaluation import GroupEpoch
+    from graphcaps.inference.predictions import Predictions
     from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
@@ -23,10 +24,12 @@ __all__ = [
     "describe",
     "error_console",
     "molecule_progress",
+    "prediction_progress",
     "training_progress",
 ]
 
 _MIN_MOLECULES = 2000  # with a bar: about a second on two cores
+_MIN_PREDICTED = 10_000
 
 
 def error_console() -> Console:
@@ -171,6 +174,31 @@ def molecule_progress(*, console: Console | None = None) -> Iterator[None]:
 
         with listen_to_rdkit(listen):
             yield
+
+
+@contextmanager
+def prediction_progress(
+    parts: Iterable[Predictions], total: int, *, quiet: bool = False, console: Console | None = None
+) -> Iterator[Iterator[Predictions]]:
+    """Yields the same predictions; a bar follows them, if there are many graphs.
+
+    Args:
+        parts (iterable): Predictions of one part of the graphs after the other.
+        total (int): Number of all graphs.
+        quiet (bool): Draw nothing. (default: ``False``)
+        console (Console, optional): Console to draw on. (default: the error stream)
+    """
+    hidden = quiet or total < _MIN_PREDICTED
+    with count_progress(total, "Predicting", quiet=hidden, console=console) as update:
+
+        def followed() -> Iterator[Predictions]:
+            done = 0
+            for part in parts:
+                yield part
+                done += len(part)
+                update(done)
+
+        yield followed()
 
 
 def describe(event: EpochEnd) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphcaps.chemistry.featurizers import find_featurizer
 from graphcaps.data.datasets.element_labels import describe_labels
-from graphcaps.data.features.label_columns import node_label_columns
+from graphcaps.data.features.label_columns import find_values, node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -102,13 +102,15 @@ class TrainingProfile:
         if store.empty_graphs.numel():
             kept = self.distances(store.with_nodes())
             return {name: _insert_infinite(values, store) for name, values in kept.items()}
-        statistics = _statistics(store, self.label_frequencies)
+        return self._distances(_statistics(store, self.label_frequencies), _attribute_means(store))
+
+    def _distances(self, statistics: dict[str, np.ndarray], means: np.ndarray) -> dict[str, np.ndarray]:
+        """:meth:`distances` from statistics of the graphs and the means of their attributes."""
         distances = {
             name: _distance(_rescale(name, statistics[name]), quantiles, one_sided=name == "label_distance")
             for name, quantiles in self.quantiles.items()
             if name in statistics
         }
-        means = _attribute_means(store)
         for column, quantiles in enumerate(self.attribute_quantiles[: means.shape[1]]):
             distances[f"attributes[{column}]"] = _distance(means[:, column], quantiles)
         return distances
@@ -127,23 +129,20 @@ class TrainingProfile:
         if store.empty_graphs.numel():
             kept = iter(self.reasons(store.with_nodes(), attribute_names) if store.num_nodes else ())
             return tuple(next(kept) if size else NO_NODES for size in store.sizes.tolist())
-        distances = self.distances(store)
+        statistics, means = _statistics(store, self.label_frequencies), _attribute_means(store)
+        distances = self._distances(statistics, means)
         names, table = list(distances), np.stack(list(distances.values()))  # [statistics, G]
-        statistics = _statistics(store, self.label_frequencies)
-        means = _attribute_means(store)
-        reasons = []
-        for graph, largest in enumerate(table.argmax(0)):
-            name = names[largest]
-            if not table[largest, graph] > self.threshold:
-                reasons.append("")
-                continue
+        reasons = [""] * len(store)
+        largest_of = table.argmax(0)
+        for graph in np.flatnonzero(table.max(0) > self.threshold).tolist():
+            name = names[largest_of[graph]]
             low, high = self.ranges[name]
             kind, _, column = name.rstrip("]").partition("[")
             value = means[graph, int(column)] if column else statistics[name][graph]
             if column and attribute_names is not None:
                 column = f"'{attribute_names[int(column)]}'"
             words = self._label_words(store[graph]) if kind == "label_distance" else {}
-            reasons.append(_REASONS[kind].format(value=value, low=low, high=high, column=column, **words))
+            reasons[graph] = _REASONS[kind].format(value=value, low=low, high=high, column=column, **words)
         return tuple(reasons)
 
     def _label_words(self, one: GraphStore) -> dict[str, str]:
@@ -262,11 +261,10 @@ def _label_counts(
         values = (
             np.unique(labels) if label_values is None else np.asarray(label_values[column], dtype=np.int64)
         )
-        index = np.searchsorted(values, labels).clip(max=max(len(values) - 1, 0))
-        match = values[index] == labels
-        table = np.zeros((len(store), len(values)))
-        np.add.at(table, (graph[match], index[match]), 1)
-        counts.append((tuple(values.tolist()), table))
+        index, match = find_values(tuple(values.tolist()), labels)
+        cells = graph[match] * len(values) + index[match]
+        table = np.bincount(cells, minlength=len(store) * len(values)).reshape(len(store), len(values))
+        counts.append((tuple(values.tolist()), table.astype(np.float64)))
     return counts
 
 

@@ -122,6 +122,11 @@ class AnswerParts:
     weights: tuple[float, ...]
     probabilities: np.ndarray
 
+    @staticmethod
+    def join(parts: Sequence[AnswerParts]) -> AnswerParts:
+        """Those of one part of the graphs after the other, at least one, of the same models."""
+        return replace(parts[0], probabilities=np.concatenate([part.probabilities for part in parts], axis=1))
+
     def spread(self, rows: np.ndarray) -> AnswerParts:
         """The parts of these graphs among more, with NaN for the others.
 

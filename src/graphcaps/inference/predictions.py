@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Literal, TypeVar, get_args
@@ -24,7 +24,7 @@ from graphcaps.inference.split_hashes import Part
 from graphcaps.metrics import class_counts, class_metrics
 from graphcaps.registry import ScoreKind
 
-__all__ = ["Predictions", "predict_store", "with_skipped_rows"]
+__all__ = ["Predictions", "predict_in_parts", "predict_store", "with_skipped_rows"]
 
 _Value = TypeVar("_Value")
 _PARTS = get_args(Part)
@@ -41,6 +41,7 @@ _PART_COLUMNS = {  # entries of a part in a row, and the beginning of their colu
     "weight": "part_weight",
     "contribution": "part_contribution",
 }
+_PART_SIZE = 1 << 13  # graphs that are predicted at once
 _NOT_FINITE = "its scores are not finite; check its attributes for extreme values"
 
 
@@ -84,6 +85,36 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.errors)
+
+    @staticmethod
+    def join(parts: Sequence[Predictions]) -> Predictions:
+        """Predictions of one part of the graphs after the other, at least one, as one object."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def optional(read: Callable[[Predictions], tuple[_Value, ...] | None]) -> tuple[_Value, ...] | None:
+            listed = [read(part) for part in parts]
+            return None if None in listed else tuple(value for values in listed for value in values or ())
+
+        outside: tuple[str, ...] | None = None
+        if any(part.out_of_distribution is not None for part in parts):
+            outside = tuple(
+                reason for part in parts for reason in part.out_of_distribution or ("",) * len(part)
+            )
+        disagreement = [part.disagreement for part in parts if part.disagreement is not None]
+        answers = [part.parts for part in parts if part.parts is not None]
+        return replace(
+            parts[0],
+            scores=np.concatenate([part.scores for part in parts]),
+            probabilities=np.concatenate([part.probabilities for part in parts]),
+            errors=tuple(error for part in parts for error in part.errors),
+            true_classes=optional(lambda part: part.true_classes),
+            out_of_distribution=outside,
+            ids=optional(lambda part: part.ids),
+            used_in=optional(lambda part: part.used_in),
+            disagreement=np.concatenate(disagreement) if disagreement else None,
+            parts=AnswerParts.join(answers) if answers else None,
+        )
 
     @property
     def num_failed(self) -> int:
@@ -203,14 +234,18 @@ class Predictions:
             "metrics": self.metrics,
         }
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One dictionary of JSON values per graph; graphs are numbered from 1, as in TU files."""
+    def rows(self, first: int = 0) -> Iterator[dict[str, Any]]:
+        """One dictionary of JSON values per graph; graphs are numbered from 1, as in TU files.
+
+        Args:
+            first (int): Number of graphs before these, if these are a part. (default: 0)
+        """
         score_name = "lengths" if self.score_kind == "lengths" else "scores"
         abstained, outside = self.abstained, self.out_of_distribution
         shares = self._contributions()
         for index, predicted in enumerate(self.predicted):
             probabilities, scores = self.probabilities[index].tolist(), self.scores[index].tolist()
-            row: dict[str, Any] = {"graph": index + 1}
+            row: dict[str, Any] = {"graph": first + index + 1}
             row |= {} if self.ids is None else {"id": self.ids[index]}
             row["class"] = predicted
             failed = bool(self.errors[index])
@@ -249,24 +284,26 @@ class Predictions:
             for name, weight, p, share in columns
         ]
 
-    def to_csv(self, *, raw_text: bool = False) -> str:
+    def to_csv(self, *, raw_text: bool = False, first: int = 0, header: bool = True) -> str:
         """The rows as CSV with a header line; a graph without a prediction has empty cells.
 
         Args:
             raw_text (bool): Write names and reasons as they are. Otherwise those that a spreadsheet could read as a
                 formula get an apostrophe in front. (default: ``False``)
+            first (int): As in :meth:`rows`. (default: 0)
+            header (bool): Whether there is a header line. (default: ``True``)
         """
         score_name = "length" if self.score_kind == "lengths" else "score"
-        header = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
-        header += [f"probability[{name}]" for name in self.class_names]
-        header += [f"{score_name}[{name}]" for name in self.class_names]
+        columns = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
+        columns += [f"probability[{name}]" for name in self.class_names]
+        columns += [f"{score_name}[{name}]" for name in self.class_names]
         parts = () if self.parts is None else self.parts.names
-        header += [f"{entry}[{name}]" for name in parts for entry in _PART_COLUMNS.values()]
-        header += [] if self.disagreement is None else ["disagreement"]
-        header += ["abstained", "out_of_distribution", "used_in"]
-        header += [] if self.true_classes is None else ["true_class"]
-        table = [[*header, "error"]]
-        for row in self.rows():
+        columns += [f"{entry}[{name}]" for name in parts for entry in _PART_COLUMNS.values()]
+        columns += [] if self.disagreement is None else ["disagreement"]
+        columns += ["abstained", "out_of_distribution", "used_in"]
+        columns += [] if self.true_classes is None else ["true_class"]
+        table = [[*columns, "error"]] if header else []
+        for row in self.rows(first):
             cells = [row["graph"], *([] if self.ids is None else [row["id"]])]
             cells += [row["class"] or "", _format_number(row["probability"])]
             for values in (row["probabilities"], row[f"{score_name}s"]):
@@ -330,6 +367,9 @@ def predict_store(
     scores[:, failed] = float("nan")
     p, answer = np.full(shape, np.nan), np.full(shape[1:], np.nan)
     answer_parts = None
+    if parts and fitted.mixture is not None:
+        unknown = np.full((len(fitted.part_names), *shape[1:]), np.nan)
+        answer_parts = AnswerParts(fitted.part_names, fitted.mixture.weights, unknown)
     if bool((~failed).any()):
         empty = (store.sizes.cpu() == 0)[~failed].nonzero().squeeze(-1)
         members = fitted.calibrate_scores(scores[:, ~failed], empty)
@@ -364,6 +404,53 @@ def predict_store(
         max_disagreement=max_disagreement,
         parts=answer_parts,
     )
+
+
+def predict_in_parts(
+    fitted: FittedModel,
+    graphs: Any,
+    *,
+    ids: tuple[str, ...] | None = None,
+    true_classes: tuple[str, ...] | None = None,
+    rows: GraphMetadata | None = None,
+    **options: Any,
+) -> Iterator[Predictions]:
+    """As :func:`predict_store`, for some thousand graphs after the other, so that they can be written meanwhile.
+
+    :meth:`Predictions.join` of all parts gives the result of :func:`predict_store`, up to rounding.
+
+    Args:
+        fitted, graphs, ids, true_classes: As in :func:`predict_store`.
+        rows (GraphMetadata, optional): Adds error rows as :func:`with_skipped_rows` does.
+        options: Further arguments of :func:`predict_store`.
+
+    Raises:
+        ArgumentError: As :func:`predict_store` does.
+    """
+    checked = fitted.check(graphs, unseen=options.pop("unseen", "refuse"), owner="predict")
+    num_graphs, next_row, next_skipped = len(checked.store), 0, 0
+    for start in range(0, max(num_graphs, 1), _PART_SIZE):
+        end = min(start + _PART_SIZE, num_graphs)
+        predictions = predict_store(
+            fitted,
+            checked.part(start, end),
+            ids=None if ids is None else ids[start:end],
+            true_classes=None if true_classes is None else true_classes[start:end],
+            **options,
+        )
+        if rows is not None and rows.row_indices is not None:
+            total = len(rows.row_indices) + len(rows.skipped)
+            end_row = total if end == num_graphs else rows.row_indices[end]
+            end_skipped = next_skipped + end_row - next_row - len(predictions)
+            own = GraphMetadata(
+                ids=(),
+                skipped=rows.skipped[next_skipped:end_skipped],
+                skipped_ids=rows.skipped_ids[next_skipped:end_skipped],
+                row_indices=tuple(row - next_row for row in rows.row_indices[start:end]),
+            )
+            predictions = with_skipped_rows(predictions, own)
+            next_row, next_skipped = end_row, end_skipped
+        yield predictions
 
 
 def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predictions:

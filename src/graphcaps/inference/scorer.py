@@ -8,15 +8,19 @@ only place of a prediction that tells them apart.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphcaps.data.batching import size_chunks
-from graphcaps.data.features.encoding import encode_checked
+from graphcaps.data.features.encoding import EncodedGraphs, encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
@@ -33,6 +37,11 @@ __all__ = ["ClassicalScorer", "NetworkScorer", "Scorer", "make_scorer"]
 # Limits of a prediction batch, in nodes and edge entries: its memory stays at a few hundred megabytes.
 _BATCH_NODES = 1 << 14
 _BATCH_ENTRIES = 1 << 18
+# Threads that encode batches on the host while a GPU works on the ones before: encoding takes the longer time.
+_ENCODING_THREADS = 4
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class Scorer(ABC):
@@ -187,11 +196,16 @@ class NetworkScorer(Scorer):
 
     def _batches(self, store: GraphStore) -> Iterator[GraphBatch]:
         """The graphs, encoded, in batches of bounded size."""
-        for first, end in size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES):
-            graphs = store[torch.arange(first, end)]
-            part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
-            on_device = precompute(part.store, self.model.precomputation, dtype=self.dtype).to(self.device)
-            yield on_device.batch(part.x.to(self.device))
+        chunks = size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES)
+        threads = 0 if self.device.type == "cpu" else _ENCODING_THREADS
+        for part in _map_ahead(partial(self._encode, store), chunks, threads):
+            yield part.store.to(self.device).batch(part.x.to(self.device))
+
+    def _encode(self, store: GraphStore, chunk: tuple[int, int]) -> EncodedGraphs:
+        """Some of the graphs on the host, with their columns and what the model needs of them."""
+        graphs = store[torch.arange(*chunk)]
+        part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
+        return replace(part, store=precompute(part.store, self.model.precomputation, dtype=self.dtype))
 
 
 class ClassicalScorer(Scorer):
@@ -224,6 +238,33 @@ class ClassicalScorer(Scorer):
     def scores(self, store: GraphStore) -> Tensor:
         graphs = np.arange(len(store))
         return torch.from_numpy(np.stack([model.predict_proba(store, graphs) for model in self.members]))
+
+
+def _map_ahead(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int
+) -> Iterator[_Result]:
+    """Results in the order of the items, computed ahead in threads while the caller uses the ones before.
+
+    Args:
+        function (callable): Computes a result; with threads, several at the same time.
+        items (iterable): Its arguments.
+        threads (int): Number of threads, and of results that are kept ahead; 0 computes each when it is asked for.
+    """
+    if not threads:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[_Result]] = deque()
+        try:
+            for item in items:
+                ahead.append(pool.submit(function, item))
+                if len(ahead) > threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
 
 
 def make_scorer(

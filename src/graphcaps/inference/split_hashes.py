@@ -77,7 +77,7 @@ class SplitHashes:
         """
         found: list[Part | None] = [None] * len(hashes)
         for name in reversed(get_args(Part)):
-            for row in np.flatnonzero(np.isin(hashes, self._hashes(name))).tolist():
+            for row in np.flatnonzero(_are_in(hashes, self._hashes(name))).tolist():
                 found[row] = name
         return tuple(found)
 
@@ -141,3 +141,12 @@ class SplitHashes:
             "test": self.test,
             "left-out": self.left_out,
         }[part]
+
+
+def _are_in(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each hash is among ascending ones; each costs the logarithm of their number."""
+    if not len(ascending):
+        return np.zeros(len(hashes), dtype=bool)
+    index = np.searchsorted(ascending, hashes).clip(max=len(ascending) - 1)
+    found: NDArray[np.bool_] = ascending[index] == hashes
+    return found

@@ -245,3 +245,13 @@ def test_a_wrong_use_is_refused():
     with pytest.raises(DataError, match=r"\[features\] edge_labels: expected a string, found true"):
         RunConfig.from_toml("[features]\nedge_labels = true\n")
     assert RunConfig.from_toml("[features]\nedge_labels = false\n").features.edge_labels is None
+
+
+def test_steps_do_not_change_columns_and_kinds(monkeypatch):
+    store = make(graphs=9)
+    recipe = FeatureRecipe(edge_labels="both", degree=True, degree_onehot=2, propagation=2).fit(store)
+    x, kind = recipe.encode(store), recipe.edge_kind(store)
+    monkeypatch.setattr("graphcaps.data.features.recipe._NODES_PER_STEP", 5)
+    monkeypatch.setattr("graphcaps.data.features.recipe._ENTRIES_PER_STEP", 7)
+    assert torch.equal(recipe.encode(store), x)
+    assert torch.equal(recipe.edge_kind(store), kind)

@@ -149,6 +149,23 @@ class CheckedGraphs:
             return "Leave such molecules out; FittedModel.check(graphs).errors lists them."
         return ""
 
+    def part(self, start: int, end: int) -> CheckedGraphs:
+        """The graphs from ``start`` to ``end`` − 1, with what was found in them."""
+        if (start, end) == (0, len(self.store)):
+            return self
+
+        def own(found: dict[int, str]) -> dict[int, str]:
+            return {graph - start: text for graph, text in found.items() if start <= graph < end}
+
+        return replace(
+            self,
+            store=self.store[start:end],
+            errors=own(self.errors),
+            unseen=own(self.unseen),
+            others=own(self.others),
+            truncated=own(self.truncated),
+        )
+
     def select(self, indices: Tensor) -> CheckedGraphs:
         """Some of the graphs, all of which can be encoded; :meth:`require` then neither raises nor warns."""
         store = self.store if indices.numel() == len(self.store) else self.store[indices]

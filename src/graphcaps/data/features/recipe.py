@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import Featurizer, find_featurizer
+from graphcaps.data.batching import size_chunks
 from graphcaps.data.features.compatibility import UnseenPolicy, check_graphs, non_finite_attributes
 from graphcaps.data.features.label_columns import (
     LabelBlocks,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["FeatureRecipe", "count_edge_labels", "propagate_powers"]
 
 _MAX_LABEL_VALUES = 4096  # a label column with more values holds identifiers, not categories
+_NODES_PER_STEP, _ENTRIES_PER_STEP = 1 << 16, 1 << 20  # nodes and edge entries that are encoded at once
 _CONSTANT = 1e-12  # deviation in units of the largest value, up to which a column differs by rounding only
 _DIAGONAL = 1e-8  # keeps the row sum of an isolated node above zero, so that Ax keeps its x
 
@@ -265,8 +267,14 @@ class FeatureRecipe:
         A label that is not among the fitted ones counts as any other value. ``None`` if the message passing does not
         read edge labels, or the fitted graphs had none.
         """
-        labels = self.edge_attr(store)
-        return None if labels is None else edge_kind(labels, self.edge_kinds, "FeatureRecipe")
+        sizes, entries = self.edge_kinds, store.neighbours.numel()
+        if not sizes:
+            return None
+        kinds = [torch.empty(0, dtype=torch.int32)]
+        for start in range(0, entries, _ENTRIES_PER_STEP):  # so that no wider table of all entries is held
+            labels = self._edge_indices(store, start, min(start + _ENTRIES_PER_STEP, entries))
+            kinds.append(edge_kind(labels, sizes, "FeatureRecipe"))
+        return torch.cat(kinds).to(store.device)
 
     def edge_attr(self, store: GraphStore) -> Tensor | None:
         """Index of each edge entry's label among the fitted ones, −1 for any other, ``[M, C]``, on the store's device.
@@ -274,16 +282,19 @@ class FeatureRecipe:
         This is the ``edge_attr`` of a model that reads edge labels; :func:`graphcaps.data.to_pyg` puts it into
         torch-geometric graphs. ``None`` where :meth:`edge_kind` is ``None``.
         """
-        sizes = self.edge_kinds
-        if not sizes:
+        if not self.edge_kinds:
             return None
-        labels = torch.full((store.neighbours.numel(), len(sizes)), -1)
+        return self._edge_indices(store, 0, store.neighbours.numel()).to(store.device)
+
+    def _edge_indices(self, store: GraphStore, start: int, end: int) -> Tensor:
+        """:meth:`edge_attr` of the entries from ``start`` to ``end`` − 1, on the host."""
+        labels = torch.full((end - start, len(self.edge_kinds)), -1)
         # Graphs without edges have no label columns: zip stops early.
-        columns = zip(self.edge_label_values or (), edge_label_columns(store), strict=False)
+        columns = zip(self.edge_label_values or (), edge_label_columns(store, start, end), strict=False)
         for column, (values, codes) in enumerate(columns):
             index, has_value = find_values(values, codes)
             labels[:, column] = torch.from_numpy(np.where(has_value, index, -1))
-        return labels.to(store.device)
+        return labels
 
     # ------------------------------------------------------------------ fitting and applying
     def fit(self, store: GraphStore) -> FeatureRecipe:
@@ -367,14 +378,24 @@ class FeatureRecipe:
                 labels without a column are encoded as zeros.
             dtype (torch.dtype): ``torch.float32`` or ``torch.float64``. (default: ``torch.float32``)
         """
+        out = torch.zeros(store.num_nodes, self.num_columns, dtype=dtype)
+        if store.num_nodes <= _NODES_PER_STEP:
+            self._encode_into(out, store)
+        else:  # in steps, so that no copy of all rows in float64 is held
+            for start, end in size_chunks(store, _NODES_PER_STEP, _ENTRIES_PER_STEP):
+                first, stop = store.host_node_ptr[[start, end]].tolist()
+                self._encode_into(out[first:stop], store[start:end])
+        return out.to(store.device)
+
+    def _encode_into(self, out: Tensor, store: GraphStore) -> None:
+        """Writes the input columns of all nodes into ``out``, zeros of shape ``[N, num_columns]``."""
         x = self._base_columns(store)  # [N, k], float64
         degree = store.degree.cpu()
         k, rows = x.shape[1], torch.arange(store.num_nodes)
-        out = torch.zeros(store.num_nodes, self.num_columns, dtype=dtype)
         out[:, :k] = torch.from_numpy(x)
         column = k
         if self.degree:
-            out[:, column] = degree.to(dtype)
+            out[:, column] = degree.to(out.dtype)
             column += 1
         if self.degree_onehot is not None:
             out[rows, column + degree.clamp_max(self.degree_onehot)] = 1
@@ -383,7 +404,6 @@ class FeatureRecipe:
             for power in propagate_powers(store, x, self.propagation):
                 out[:, column : column + k] = torch.from_numpy(power)
                 column += k
-        return out.to(store.device)
 
     def _base_columns(self, store: GraphStore) -> np.ndarray:
         """x: attributes, one-hot labels and edge label counts, or ones, in float64, ``[N, num_base_columns]``."""

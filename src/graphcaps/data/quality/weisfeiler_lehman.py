@@ -168,8 +168,13 @@ def _neighbour_sums(
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Hashes 64-bit values one-to-one (the finaliser of splitmix64)."""
-    z = values + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
-    return mixed
+    z: NDArray[np.uint64] = values + np.uint64(0x9E3779B97F4A7C15)
+    shifted = np.empty_like(z)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        np.right_shift(
+            z, np.uint64(shift), out=shifted
+        )  # in place: these arrays are the size of the data set
+        np.bitwise_xor(z, shifted, out=z)
+        if factor != 1:
+            np.multiply(z, np.uint64(factor), out=z)
+    return z
