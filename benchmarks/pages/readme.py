@@ -1,4 +1,4 @@
-"""Numbers of ``README.md``, from ``reproduction``, ``classical.csv`` and ``performance.json`` of the results."""
+"""Numbers of ``README.md``, from ``reproduction``, ``classical.csv``, ``parts.json`` and ``performance.json``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.measure_training_speed import measurement_names
+from benchmarks.pages import forest, parts
 from graphcaps.bench import read_measurements
 from graphcaps.evaluation import ResultsStore
 from graphcaps.reproduction.published import published_hgcn
@@ -15,7 +16,7 @@ SHORT = {"IMDB-BINARY": "IMDB-B", "IMDB-MULTI": "IMDB-M", "REDDIT-BINARY": "REDD
 
 
 def statements(root: Path) -> list[str]:
-    """Rows of the table of results, in the order of its head, and the time of the paper's row."""
+    """Rows of the table of results, in the order of its head, the time of the paper's row, and where a forest leads."""
     ledgers = ResultsStore(root / "results" / "reproduction").ledgers()
     hgcn = {ledger.dataset: ledger for ledger in ledgers if ledger.variant == "hgcn"}
     text = (root / "README.md").read_text("utf-8")
@@ -30,13 +31,22 @@ def statements(root: Path) -> list[str]:
     )
     rows = [[f"{hgcn[name].estimates[rule].mean:.1f}" for name in names] for rule in ("held-out", "C")]
     rows.append([f"{published_hgcn(name, 'C').mean:.1f}" for name in names])
-    forest = _forest_accuracies(root / "results" / "classical.csv")
-    rows.append([f"{forest[name]:.1f}" for name in names])
+    accuracies = _forest_accuracies(root / "results" / "classical.csv")
+    rows.append([f"{accuracies[name]:.1f}" for name in names])
     row_name = measurement_names("paper", 1, "tf32")[1]
     (row,) = [
         each for each in read_measurements(root / "results/performance.json") if each["what"] == row_name
     ]
-    return [*(f" | {' | '.join(cells)} |" for cells in rows), f"{row['value']:.0f} s"]
+    phrases = [f" | {' | '.join(cells)} |" for cells in rows]
+    agreement = parts.read(root)
+    plain, blocks = (agreement[name]["mean"]["nmi"] for name in ("HGCN", "parts='blocks'"))
+    return [
+        *phrases,
+        f"{row['value']:.0f} s",
+        forest.summary(forest.differences(root)),
+        f"normalised mutual information is {plain:.2f} of 1",
+        f"raises it to {blocks:.2f}",
+    ]
 
 
 def _forest_accuracies(path: Path) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.measure_molecules import COLUMNS, read_rows, write_rows
-from benchmarks.pages import build, explaining, molecules, parts, quality
+from benchmarks.pages import build, explaining, forest, molecules, parts, quality
 from benchmarks.pages.build import Page
 from benchmarks.pages.markdown import (
     TEMPLATES,
@@ -201,3 +201,34 @@ def test_candidates_for_molecules_are_sorted_by_their_mean_loss() -> None:
         "| better | 0.1000 | 0.1000 | 0.1000 | 0.3000 |",
         "| worse | 0.2000 | 0.4000 | 0.1000 |  |",
     ]
+
+
+def test_forests_and_hgcn_are_compared_in_words() -> None:
+    assert forest.summary({"A": 2.04, "B": -0.5, "C": -1.26}) == (
+        "more accurate on B and C, by up to 1.3 points; HGCN is on the other 1, by up to 2.0 points"
+    )
+    assert forest.significance({"A": 0.04, "B": 0.05}) == "1 of the 2 tested differences are significant: A"
+
+
+def test_molecules_of_both_models_are_compared() -> None:
+    rows = [
+        {"dataset": "bace", "model": model, "roc_auc": area, "pr_auc": "0.5"}
+        for model, area in (("hgcn", "0.8"), ("hgcn", "0.9"), ("ecfp-forest", "0.7"), ("ecfp-forest", "0.7"))
+    ]
+    rows.append({"dataset": "hiv", "model": "hgcn", "roc_auc": "0.8", "pr_auc": "0.5"})  # no forest beside it
+    assert forest.molecule_table(rows).splitlines()[2:] == ["| BACE | 2 | 0.850 | 0.700 | 0.500 | 0.500 |"]
+
+
+def test_mixtures_have_a_row_per_data_set() -> None:
+    cell = {
+        **{"candidate": "default", "companion": "wl-forest", "members": 5, "epochs": 300, "patience": 50},
+        **{"folds": 2, "dataset": "X", "member_accuracy": [80.0, 82.0], "accuracy": [84.0, 84.0]},
+        **{"part_accuracy": {"wl-forest": [70.0, 72.0]}, "mixture_accuracy": [86.0, 88.0]},
+        "weights": [0.75, 0.25],
+    }
+    text = forest.reach_table(
+        [cell | {"division": 0}, cell | {"division": 1, "mixture_accuracy": [90.0, 90.0]}]
+    )
+    assert "committee of 5 | `wl-forest` | mixture" in text
+    assert "| X | 2 | 81.0 | 84.0 | 71.0 | 88.5 | 0.75 |" in text
+    assert forest.reach_table([]) == forest.NO_REACH

@@ -1,0 +1,211 @@
+"""Tables of ``docs/forest.md``: HGCN beside forests, from the records of several studies of ``results``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.measure_molecules import OUT as MOLECULES
+from benchmarks.measure_molecules import read_rows as read_splits
+from benchmarks.measure_reach import RESULTS as REACH
+from benchmarks.measure_reach import Row, settings
+from benchmarks.measure_reach import read_rows as read_cells
+from benchmarks.pages.comparison import CLASSICAL, read_accuracies
+from benchmarks.pages.known_reasons import read as read_reasons
+from benchmarks.pages.markdown import DASH, join_names, p_value, replace_sections, signed, table
+from benchmarks.pages.molecules import NAMES
+from graphcaps.bench import read_measurements
+from graphcaps.evaluation import Ledger, ResultsStore
+from graphcaps.evaluation.ledger import held_out_accuracies
+from graphcaps.evaluation.statistics import corrected_t_test, holm
+
+FOREST = "wl-forest"
+OTHER_FORESTS = ("features-trees", "ldp-forest")
+NODES = {
+    **dict.fromkeys(("MUTAG", "PTC_MR"), "labels"),
+    **dict.fromkeys(("ENZYMES", "PROTEINS"), "labels, attributes"),
+    **dict.fromkeys(("NCI1", "NCI109", "DD"), "labels"),
+    **dict.fromkeys(("COLLAB", "IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY"), "neither"),
+}
+"""What the nodes of a data set have, in the order of the paper's tables."""
+SECONDS = "HGCN, ten folds, published epochs, held-out: training and evaluation"
+PLANTED = "planted-parts"
+NO_REACH = (
+    "No accuracy of a committee or of a mixture is stored in `results/`, so this page claims none. "
+    "`python -m benchmarks.measure_reach` measures both on the data sets above."
+)
+
+
+def page(root: Path) -> str:
+    """The page with its tables replaced; ``root`` is the root of the repository."""
+    sections = {
+        "accuracies": accuracy_table(root),
+        "molecules": molecule_table(read_splits(root / MOLECULES)),
+        "committees and companions": reach_table(read_cells(root / REACH)),
+    }
+    return replace_sections((root / "docs" / "forest.md").read_text("utf-8"), sections)
+
+
+def statements(root: Path) -> list[str]:
+    """Phrases of the page whose numbers come from the results."""
+    return [
+        summary(differences(root)),
+        significance(adjusted_p_values(root)),
+        seconds(root),
+        reason_areas(root, "hgcn", "capsules"),
+        reason_areas(root, "gin", "integrated-gradients"),
+    ]
+
+
+def differences(root: Path) -> dict[str, float]:
+    """Held-out accuracy of HGCN minus that of the forest in points, by data set."""
+    forest = read_accuracies(root / CLASSICAL)
+    return {
+        name: ledger.held_out.mean - forest[name, FOREST, "held-out"][0]
+        for name, ledger in _hgcn(root).items()
+        if ledger.held_out is not None
+    }
+
+
+def summary(found: Mapping[str, float]) -> str:
+    """Where the forest is ahead, and how large the differences are."""
+    behind = [name for name, difference in found.items() if difference < 0]
+    most, least = max(found.values()), min(found.values())
+    return (
+        f"more accurate on {join_names(behind)}, by up to {-least:.1f} points; HGCN is on the other "
+        f"{len(found) - len(behind)}, by up to {most:.1f} points"
+    )
+
+
+def adjusted_p_values(root: Path) -> dict[str, float]:
+    """Corrected paired tests of HGCN and the forest where single folds are stored, adjusted over the data sets."""
+    hgcn = _hgcn(root)
+    forests = {
+        each.dataset: each
+        for each in ResultsStore(root / "results" / "comparison").ledgers()
+        if each.variant == FOREST
+    }
+    p_values = {
+        name: corrected_t_test(
+            held_out_accuracies(hgcn[name]), held_out_accuracies(forests[name]), test_share=0.1
+        ).p
+        for name in hgcn
+        if name in forests
+    }
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True))
+
+
+def significance(p_values: Mapping[str, float]) -> str:
+    """How many of the tested differences are significant, and where."""
+    significant = [name for name, p in p_values.items() if p < 0.05]
+    return f"{len(significant)} of the {len(p_values)} tested differences are significant: {join_names(significant)}"
+
+
+def accuracy_table(root: Path) -> str:
+    """Accuracies of HGCN and of forests, the largest gain of HGCN first, with tests where single folds are stored."""
+    gains = differences(root)
+    classical = read_accuracies(root / CLASSICAL)
+    adjusted = adjusted_p_values(root)
+    rows = []
+    for name in sorted(gains, key=lambda each: -gains[each]):
+        others = {model: classical.get((name, model, "held-out")) for model in OTHER_FORESTS}
+        best = max(
+            ((value[0], model) for model, value in others.items() if value is not None),
+            default=None,
+        )
+        accuracy = classical[name, FOREST, "held-out"][0]
+        rows.append(
+            (
+                name,
+                NODES[name],
+                f"{accuracy + gains[name]:.1f}",
+                f"{accuracy:.1f}",
+                signed(gains[name], 1),
+                p_value(adjusted[name]) if name in adjusted else DASH,
+                DASH if best is None else f"{best[0]:.1f} (`{best[1]}`)",
+            )
+        )
+    head = ("data set", "nodes have", "HGCN", f"`{FOREST}`", "difference", "p", "best of two other forests")
+    return table(head, rows)
+
+
+def molecule_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Mean areas under curves of HGCN and of the forest on fingerprints over scaffold splits."""
+    cells = []
+    for name, title in NAMES.items():
+        chosen = {
+            model: [row for row in rows if (row["dataset"], row["model"]) == (name, model)]
+            for model in ("hgcn", "ecfp-forest")
+        }
+        if all(chosen.values()):
+            means = [
+                f"{fmean(float(row[metric]) for row in each):.3f}"
+                for metric in ("roc_auc", "pr_auc")
+                for each in chosen.values()
+            ]
+            cells.append((title, f"{len(chosen['hgcn'])}", *means))
+    head = ("data set", "splits", "ROC-AUC, HGCN", "`ecfp-forest`", "PR-AUC, HGCN", "`ecfp-forest`")
+    return table(head, cells)
+
+
+def reach_table(rows: Sequence[Row]) -> str:
+    """Members, committee, companion and mixture of each data set, mean over divisions into folds."""
+    mixed = [row for row in rows if "mixture_accuracy" in row]
+    if not mixed:
+        return NO_REACH
+    parts = []
+    for group in sorted({settings(row) for row in mixed}, key=str):
+        chosen = [row for row in mixed if settings(row) == group]
+        first, names = chosen[0], dict.fromkeys(row["dataset"] for row in chosen)
+        cells = []
+        for name in names:
+            found = [row for row in chosen if row["dataset"] == name]
+            accuracies = [[fmean(row[key]) for row in found] for key in ("member_accuracy", "accuracy")]
+            accuracies += [
+                [fmean(row["part_accuracy"][part]) for row in found] for part in first["part_accuracy"]
+            ]
+            accuracies += [[fmean(row["mixture_accuracy"]) for row in found]]
+            weight = fmean(row["weights"][0] for row in found)
+            cells.append(
+                (name, f"{len(found)}", *(f"{fmean(each):.1f}" for each in accuracies), f"{weight:.2f}")
+            )
+        companions = [f"`{part}`" for part in first["part_accuracy"]]
+        head = ("data set", "divisions", "one model", f"committee of {first['members']}", *companions)
+        parts.append(
+            f"Candidate `{first['candidate']}`, at most {first['epochs']} epochs:\n\n"
+            f"{table((*head, 'mixture', 'weight of the committee'), cells)}"
+        )
+    return "\n\n".join(parts)
+
+
+def seconds(root: Path) -> str:
+    """Seconds of ten folds of the forest and of HGCN, the shortest and the longest."""
+    with (root / CLASSICAL).open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["model"] == FOREST]
+    forest = [float(row["seconds"]) for row in rows if (row["protocol"], row["seed"]) == ("held-out", "0")]
+    measured = read_measurements(root / "results" / "performance.json")
+    hgcn = [row["value"] for row in measured if row["what"] == SECONDS]
+    return (
+        f"the forest {min(forest):.0f} to {max(forest):.0f} s on four CPU threads, and HGCN {min(hgcn):.0f} to "
+        f"{max(hgcn):.0f} s on one H200"
+    )
+
+
+def reason_areas(root: Path, model: str, method: str) -> str:
+    """Area under the ROC curve of a model's node scores for deciding nodes, over data sets with known reasons."""
+    areas = {
+        name: fmean(row["methods"][method]["auc_nodes"] for row in rows)
+        for (name, each), rows in read_reasons(root).items()
+        if each == model
+    }
+    known = [value for name, value in areas.items() if name != PLANTED]
+    return f"{min(known):.2f} to {max(known):.2f} on {len(known)} data sets and {areas[PLANTED]:.2f} on `{PLANTED}`"
+
+
+def _hgcn(root: Path) -> dict[str, Ledger]:
+    """The paper's presets with five seeds, in the order of :data:`NODES`."""
+    store = ResultsStore(root / "results" / "reproduction")
+    ledgers = {each.dataset: each for each in store.ledgers() if each.variant == "hgcn"}
+    return {name: ledgers[name] for name in NODES if name in ledgers}
