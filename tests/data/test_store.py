@@ -18,6 +18,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import clean_edges
 from graphcaps.training.streaming import move_to_device
 from graphcaps.types import GraphBatch
+from tests.graphs import random_graphs
 
 COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes", "edge_weight")
 
@@ -415,3 +416,23 @@ def test_names_of_columns_stay_with_the_graphs():
         replace(store, source_columns={"node_labels": ("atom", "charge")})
     with pytest.raises(ArgumentError, match="'source_columns' must have the keys node_labels"):
         replace(store, source_columns={"y": ("class",)})
+
+
+def test_a_part_of_a_store_costs_what_the_part_has(monkeypatch):
+    store = random_graphs([3] * 50, seed=0).as_store()
+    expected = store[[7, 4]]
+
+    def small(name):
+        read = getattr(GraphStore, name).fget
+
+        def value(self):
+            assert len(self) < 50, f"{name} of all graphs"
+            return read(self)
+
+        return property(value)
+
+    for name in ("sizes", "degree"):
+        monkeypatch.setattr(GraphStore, name, small(name))
+    part = store[[7, 4]]
+    assert torch.equal(part.neighbours, expected.neighbours)
+    assert torch.equal(part.edge_ptr, expected.edge_ptr)

@@ -29,6 +29,19 @@ def test_a_streamed_batch_equals_a_resident_one() -> None:
     assert_equal(scores[0], scores[1], "scores", 1e-12)
 
 
+def test_a_streamed_batch_costs_what_its_graphs_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = _graphs()
+    store = graphs.as_store()
+    source = StreamedStore(store, store.device)
+    checked: list[int] = []
+    check = type(store)._check_edges
+    monkeypatch.setattr(type(store), "_check_edges", lambda self: (checked.append(len(self)), check(self))[1])
+    for step in range(5):
+        source.batch(graphs.x, torch.tensor([[step, step + 1]]))
+    assert checked
+    assert max(checked) == 2  # never the whole store
+
+
 def test_streamed_training_equals_resident_training(monkeypatch: pytest.MonkeyPatch) -> None:
     replicas, graphs = _replicas(), _graphs()
     trained = []

@@ -365,9 +365,10 @@ class GraphStore:
         if selected.numel() and not -len(self) <= int(selected.min()) <= int(selected.max()) < len(self):
             raise ArgumentError("GraphStore", "indices", f"be from 0 to {len(self) - 1}", selected.tolist())
         selected = selected % max(len(self), 1)
-        sizes = self.sizes[selected]
+        # Of these graphs alone: a part of a large store costs what the part has.
+        sizes = self.node_ptr[selected + 1] - self.node_ptr[selected]
         nodes = _ranges(self.node_ptr[selected], sizes)
-        degree = self.degree[nodes]
+        degree = self.edge_ptr[nodes + 1] - self.edge_ptr[nodes]
         entries = _ranges(self.edge_ptr[nodes], degree)
 
         def pick(tensor: Tensor | None, rows: Tensor) -> Tensor | None:

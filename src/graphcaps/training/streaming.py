@@ -31,16 +31,16 @@ class StreamedStore:
 
     def __init__(self, store: GraphStore, device: torch.device) -> None:
         self.store, self.device = store, device
+        self._graphs = _structure_only(store)
 
     def batch(self, x: Tensor | FeatureTable, graphs: Tensor) -> GraphBatch:
         """As :meth:`GraphStore.batch`; ``x`` and ``graphs`` are in host memory."""
         # Rows are transferred with their graphs; a feature table of the whole store would stay on the host.
         assert isinstance(x, Tensor)
-        store = self.store
         used, position = graphs.clamp_min(0).unique(return_inverse=True)
-        subset = _structure_only(store)[used]
-        first, sizes = store.node_ptr[used], store.sizes[used]
-        rows = torch.arange(subset.num_nodes) + (first - subset.node_ptr[:-1]).repeat_interleave(sizes)
+        subset = self._graphs[used]
+        first = self.store.node_ptr[used]
+        rows = torch.arange(subset.num_nodes) + (first - subset.node_ptr[:-1]).repeat_interleave(subset.sizes)
         features = _pinned(x[rows], self.device).to(self.device, non_blocking=True)
         names = ("node_ptr", "edge_ptr", "neighbours", "y", "edge_weight", "edge_kind")
         arrays: dict[str, Any] = {name: _pinned(getattr(subset, name), self.device) for name in names}
@@ -77,9 +77,16 @@ def move_to_device(store: GraphStore, x: Tensor, device: torch.device) -> tuple[
 
 
 def _structure_only(store: GraphStore) -> GraphStore:
-    """The store without labels and attributes of nodes and edges: features and ``edge_kind`` encode them."""
+    """The store without labels and attributes of nodes and edges, which features and ``edge_kind`` encode, and without
+    SMILES."""
     return replace(
-        store, node_labels=None, node_attributes=None, edge_labels=None, edge_attributes=None, truth={}
+        store,
+        node_labels=None,
+        node_attributes=None,
+        edge_labels=None,
+        edge_attributes=None,
+        truth={},
+        smiles=None,
     )
 
 
