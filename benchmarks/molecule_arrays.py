@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,15 @@ from graphcaps.data.splits.folds import Split
 from graphcaps.data.splits.groups import resolve_splits
 from graphcaps.data.store import GraphStore
 
-__all__ = ["LABELS", "MoleculeArrays", "load_molecules", "read_molecules", "save_molecules"]
+__all__ = [
+    "LABELS",
+    "MoleculeArrays",
+    "load_molecules",
+    "read_molecules",
+    "save_molecules",
+    "store_arrays",
+    "store_from_arrays",
+]
 
 LABELS = {"bace": "Class", "bbbp": "p_np", "hiv": "HIV_active"}
 """Column with the class of each data set."""
@@ -67,28 +76,39 @@ def save_molecules(csv: Path, path: Path, *, featurizer: str, seeds: Sequence[in
             row[graphs.numpy()] = part
     np.savez_compressed(
         path,
-        **{name: getattr(store, name).numpy() for name in _TENSORS},
-        element=store.truth["element"].numpy(),
-        name=store.name,
-        class_names=np.array(store.class_names),
-        featurizer=featurizer,
+        **store_arrays(store),
         parts=parts,
         seeds=np.array(seeds),
         read_seconds=molecules.read_seconds,
     )
 
 
+def store_arrays(store: GraphStore) -> dict[str, Any]:
+    """The arrays of molecules with classes and labels, for ``numpy.savez``; without SMILES."""
+    return {
+        **{name: getattr(store, name).numpy() for name in _TENSORS},
+        "element": store.truth["element"].numpy(),
+        "name": store.name,
+        "class_names": np.array(store.class_names),
+        "featurizer": store.featurizer,
+    }
+
+
+def store_from_arrays(saved: Mapping[str, Any]) -> GraphStore:
+    """The molecules of :func:`store_arrays`."""
+    return GraphStore(
+        str(saved["name"]),
+        **{name: torch.from_numpy(saved[name]) for name in _TENSORS},
+        class_names=tuple(map(str, saved["class_names"])),
+        truth={"element": torch.from_numpy(saved["element"])},
+        featurizer=str(saved["featurizer"]),
+    )
+
+
 def load_molecules(path: Path) -> MoleculeArrays:
     """The molecules of a saved file."""
     with np.load(path) as saved:
-        tensors = {name: torch.from_numpy(saved[name]) for name in _TENSORS}
-        store = GraphStore(
-            str(saved["name"]),
-            **tensors,
-            class_names=tuple(map(str, saved["class_names"])),
-            truth={"element": torch.from_numpy(saved["element"])},
-            featurizer=str(saved["featurizer"]),
-        )
+        store = store_from_arrays(saved)
         splits = []
         for seed, row in zip(saved["seeds"].tolist(), saved["parts"], strict=True):
             train, validation, test = (torch.from_numpy(np.flatnonzero(row == part)) for part in range(3))

@@ -30,7 +30,15 @@ from graphcaps.chemistry.rdkit_process import ANSWER, REQUEST
 from graphcaps.chemistry.rdkit_tasks import Option, perform
 from graphcaps.errors import UsageError
 
-__all__ = ["TIME_LIMIT", "Answer", "RDKitPool", "RDKitProgress", "call_rdkit", "listen_to_rdkit"]
+__all__ = [
+    "TIME_LIMIT",
+    "Answer",
+    "RDKitPool",
+    "RDKitProgress",
+    "call_rdkit",
+    "close_rdkit",
+    "listen_to_rdkit",
+]
 
 TIME_LIMIT = 10.0
 """Seconds for one molecule. Usual ones take a millisecond."""
@@ -381,6 +389,11 @@ def _shared_pool() -> RDKitPool:
         pool = _pools[os.getpid()] = RDKitPool()
         atexit.register(_close_pool, os.getpid())
     return pool
+
+
+def close_rdkit() -> None:
+    """Ends the processes of this program; the next call starts new ones."""
+    _shared_pool().close()
 
 
 def _close_pool(process: int) -> None:
