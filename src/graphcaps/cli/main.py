@@ -34,6 +34,7 @@ from graphcaps.cli import (
 )
 from graphcaps.cli.interrupts import STOPPED, defer_interrupts
 from graphcaps.cli.output import as_options, note, print_text
+from graphcaps.cli.processes import check_verb, claim_message, leave_ranks
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -71,7 +72,11 @@ class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         defer_interrupts()
         try:
-            return super().invoke(ctx)
+            if ctx.parent is None:
+                check_verb(next(iter(ctx._protected_args), None))
+            result = super().invoke(ctx)
+            leave_ranks()
+            return result
         except GraphcapsError as error:
             _print_error(str(error))
             raise typer.Exit(2) from error
@@ -154,6 +159,8 @@ def _note_stop() -> None:
 
 def _print_error(sentence: str) -> None:
     """Prints one line on the error stream; line breaks in names become spaces."""
+    if not claim_message():
+        return
     with contextlib.suppress(OSError):  # the error stream itself may fail
         print_text(f"graphcaps: {' '.join(as_options(sentence).split())}", to_errors=True)
 

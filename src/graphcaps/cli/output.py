@@ -28,6 +28,7 @@ __all__ = [
     "count_noun",
     "format_size",
     "metric_rows",
+    "mute_notes",
     "note",
     "option",
     "pairs",
@@ -52,13 +53,23 @@ def as_options(sentence: str) -> str:
     return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2]}", sentence)
 
 
+_muted = False
+
+
+def mute_notes() -> None:
+    """Drops the notes of this process from now on: another one prints them."""
+    global _muted
+    _muted = True
+
+
 def note(sentence: str) -> None:
     """Prints a sentence on the error stream, so that the output stays clean.
 
     The sentence goes through ``sys.stderr``, which a progress bar replaces while it is drawn: the sentence appears
     above the bar. ``typer.echo`` writes to the stream behind it, and the bar would be drawn a second time.
     """
-    print(printable(sentence), file=sys.stderr, flush=True)
+    if not _muted:
+        print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from graphcaps.data.store import GraphStore
     from graphcaps.inference.fitted_model import FittedModel
     from graphcaps.inference.probabilities import CalibrationMethod
+    from graphcaps.training.ranks import Ranks
     from graphcaps.training.single_training import SingleTraining
 
 __all__ = ["train"]
@@ -164,17 +165,23 @@ def train(
     weight that validation graphs choose (docs/companion.md).
 
     An interrupted training continues with --resume.
+
+    torchrun --nproc-per-node=2 -m graphcaps train … trains one model with two processes, on a GPU each
+    (docs/howto/several-gpus.md).
     """
+    from graphcaps.cli.processes import ignore_interrupts, join_ranks, read_once
     from graphcaps.cli.progress import training_progress
     from graphcaps.cli.training_files import TrainingFiles, write_training
 
-    files = TrainingFiles(out)
-    files.check(overwrite=overwrite, resume=resume)
-    context.with_resource(files.lock())
-    files.check(overwrite=overwrite, resume=resume)  # again: a training may just have ended
-    files.remove_temporary()
+    files, ranks = TrainingFiles(out), join_ranks(device)
+    is_first = ranks is None or ranks.is_first
+    if is_first:  # which writes all files
+        files.check(overwrite=overwrite, resume=resume)
+        context.with_resource(files.lock())
+        files.check(overwrite=overwrite, resume=resume)  # again: a training may just have ended
+        files.remove_temporary()
     may_replace = overwrite or files.model.exists()
-    loggers, selection = open_log(log, "train"), selection_metric(metric, "train")
+    loggers, selection = open_log(log if is_first else None, "train"), selection_metric(metric, "train")
     calibration = _calibration_method(calibrate)
     _check_class_weight(class_weight)
 
@@ -194,8 +201,11 @@ def train(
         node_label=node_label,
         edge_label=edge_label,
     )
-    loaded, splits = open_with_splits(
-        source, root, options, split, "train", seeds=(seed,), fractions=fractions
+    loaded, splits = read_once(
+        ranks,
+        source,
+        root,
+        lambda: open_with_splits(source, root, options, split, "train", seeds=(seed,), fractions=fractions),
     )
     holdout = splits[0] if splits else None
     _check_validation_share(context, holdout)
@@ -244,7 +254,10 @@ def train(
         left_out=None if loaded.metadata is None else loaded.metadata.contradicting,
         members=ensemble,
         companion=companion,
+        ranks=ranks,
     )
+    if ranks is not None:
+        note(_describe_ranks(ranks, training))
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
         if sentence := training.holdout.describe_draw():
@@ -256,24 +269,29 @@ def train(
         note(sentence)
     if training.stacking:
         note(_describe_stacking(training))
-    if overwrite:
+    if overwrite and is_first:
         files.clear()
     if resume and _resume(training, files):
-        _report(files, training, as_json)
+        if is_first:
+            _report(files, training, as_json)
         return
     total, known_notes = training.config.training.epochs, len(training.notes)
     try:
         title = f"{store.name} {config.model}"
         with (
-            training_progress(total, title, start=training.epoch, quiet=as_json) as update,
-            closing(training.run(files.checkpoint, checkpoint_every)) as events,  # tells callbacks of Ctrl-C
+            training_progress(total, title, start=training.epoch, quiet=as_json or not is_first) as update,
+            # Closing it tells callbacks of Ctrl-C.
+            closing(training.run(files.checkpoint if is_first else None, checkpoint_every)) as events,
         ):
             for event in events:
                 update(event)
+        if not is_first:
+            return
         result = training.result()
         written = files if may_replace or not files.model.exists() else files.unused()
         write_training(written, training, result, loaded)
     except KeyboardInterrupt as error:
+        ignore_interrupts()
         epoch = training.save(files.checkpoint)
         if not training.has_epochs:
             note("Stopped before the fit was complete; nothing was written.")
@@ -289,7 +307,7 @@ def train(
     # Copies of molecules between the parts of a split are said when it is made.
     if store.catalogue_name is None and (holdout is None or store.smiles is None):
         _note_copies(result.model, is_molecules=store.smiles is not None)
-    if baseline and training.has_epochs:
+    if baseline and training.has_epochs and ranks is None:
         _fit_baseline(files, store, seed=seed, validation=validation, split=holdout)
     note_log(loggers)
     _report(files, training, as_json)
@@ -368,6 +386,20 @@ def _resume_command(context: typer.Context) -> str:
 
 
 # Notes on the graphs
+
+
+def _describe_ranks(ranks: Ranks, training: SingleTraining) -> str:
+    """Which processes train together, and how many graphs each of them holds; all of them call it."""
+    from graphcaps.training.final_training import FinalTraining
+
+    assert isinstance(training, FinalTraining)
+    assert training.shard is not None
+    counts = [f"{count:,}" for count in ranks.gather(training.shard.owned.numel())]
+    held = f"{', '.join(counts[:-1])} and {counts[-1]}"
+    return (
+        f"{ranks.size} processes ({ranks.backend}) hold {held} of the training and validation graphs. The baseline, "
+        "which needs all of them, is left out."
+    )
 
 
 def _describe_stacking(training: SingleTraining) -> str:

@@ -9,6 +9,7 @@ from graphcaps.nn.graph_layer import resolve_graph
 from graphcaps.nn.initialise import draw_seeds_, linear_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.ops.activation.hashed_dropout import next_step_keys
+from graphcaps.ops.batch_shard import current_shard
 from graphcaps.ops.class_code.class_code import class_code
 from graphcaps.ops.reconstruction.pair_loss import reconstruction_loss
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
@@ -119,13 +120,25 @@ class AdjacencyDecoder(nn.Module):
         rule = RELEASED if self.formulation == "released" else PAPER
         code, up_to = self.code(class_capsules, y), self.reconstruct_up_to
         if up_to is None:
-            return reconstruction_loss(x, edges, segments, rule, shift=code)
+            return self._whole_mean(reconstruction_loss(x, edges, segments, rule, shift=code), segments)
         keys = None
         if self.training:
             # Also without a large graph in the batch: the stream must not depend on the other replicas.
             with torch.no_grad():
                 keys = next_step_keys(self.seed, self.step, segments.row_mask)
-        return sampled_reconstruction_loss(x, edges, segments, rule, code, keys=keys, up_to=up_to)
+        loss = sampled_reconstruction_loss(x, edges, segments, rule, code, keys=keys, up_to=up_to)
+        return self._whole_mean(loss, segments)
+
+    def _whole_mean(self, loss: Tensor, segments: Segments) -> Tensor:
+        """The share of a shard in the mean over the whole batch, from its own mean; ``loss`` if the batch is whole."""
+        shard = current_shard()
+        if shard is None:
+            return loss
+        if self.formulation == "released":
+            own, whole = segments.sizes.double().square().sum(-1), shard.num_pairs
+        else:
+            own, whole = (segments.sizes > 0).sum(-1), shard.num_graphs
+        return loss * (own / whole.clamp_min(1)).to(loss.dtype)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_classes}, {self.class_dim}, {self.capsule_dim}"

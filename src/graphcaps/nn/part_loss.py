@@ -9,9 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops.batch_shard import share_of_rank, sum_over_ranks
 from graphcaps.ops.coarsening import coarsen
 from graphcaps.ops.propagation.propagation import degrees
 from graphcaps.ops.ragged.tiles import segment_sum
@@ -103,6 +105,9 @@ def block_loss(
     all_within = degrees(edges).to(c.dtype).sum(-1, keepdim=True)  # M, [*lead, 1]
     n = segments.sizes.to(c.dtype)
     all_pairs = (n * (n - 1)).sum(-1, keepdim=True)  # N
+    J = c.size(-1)
+    sums = sum_over_ranks(torch.cat([within, pairs, all_within, all_pairs], -1))
+    within, pairs, all_within, all_pairs = sums.split([J, J, 1, 1], -1)
     density = all_within.clamp_min(_SMALLEST) / all_pairs.clamp_min(1)
 
     gain = _gain(within, pairs, density).sum(-1)
@@ -112,7 +117,7 @@ def block_loss(
         (-2, -1)
     )  # 0 log 0 is 0, and so is its gradient at padding
     M = all_within.squeeze(-1)
-    loss = -(gain + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
+    loss = -(share_of_rank(gain) + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
     return loss.masked_fill(M <= 0, 0)  # without edges all assignments are equally likely
 
 
@@ -150,9 +155,11 @@ def group_loss(
     shares = volume / total.clamp_min(_SMALLEST)
     quality = (inside / total.clamp_min(_SMALLEST) - shares.square()).sum(-1)
     counted = total.squeeze(-1) > 0
-    loss = -quality.masked_fill(~counted, 0).sum(-1) / counted.sum(-1).clamp_min(1)
-    V = segments.sizes.sum(-1).to(c.dtype).clamp_min(1)
-    of_all = _entropy(c.sum(-2) / V.unsqueeze(-1))
+    counts = torch.stack([counted.sum(-1), segments.sizes.sum(-1)], -1).to(c.dtype)
+    sums = sum_over_ranks(torch.cat([c.sum(-2), counts], -1))
+    B, V = sums[..., -2].clamp_min(1), sums[..., -1].clamp_min(1)
+    loss = -quality.masked_fill(~counted, 0).sum(-1) / B
+    of_all = share_of_rank(_entropy(sums[..., :-2] / V.unsqueeze(-1)))
     of_nodes = _entropy(c).sum(-1) / V
     return loss - information / math.log(max(c.size(-1), 2)) * (of_all - of_nodes)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphcaps.ops.batch_shard import current_shard
+
 __all__ = ["class_mask", "mean_over_graphs", "weight_graphs"]
 
 
@@ -14,9 +16,13 @@ def class_mask(y: Tensor, num_classes: int) -> Tensor:
 
 
 def mean_over_graphs(loss: Tensor, y: Tensor) -> Tensor:
-    """Mean of ``loss [*lead, B]`` over the graphs with a class; padding graphs, −1 in ``y``, are left out."""
-    real = y >= 0
-    return loss.masked_fill(~real, 0).sum(-1) / real.sum(-1).clamp_min(1)
+    """Mean of ``loss [*lead, B]`` over the graphs with a class; padding graphs, −1 in ``y``, are left out.
+
+    In a :class:`~graphcaps.ops.batch_shard.BatchShard`, the share of its graphs in the mean over the whole batch.
+    """
+    real, shard = y >= 0, current_shard()
+    count = real.sum(-1) if shard is None else shard.num_graphs
+    return loss.masked_fill(~real, 0).sum(-1) / count.clamp_min(1)
 
 
 def weight_graphs(

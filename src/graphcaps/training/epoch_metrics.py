@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,8 +73,12 @@ class EpochMetrics:
         self.correct += (scores.argmax(-1) == y).sum(-1)
         self._steps.clear()
 
-    def read(self) -> dict[str, Any]:
+    def read(self, total: Callable[[Tensor], Tensor] | None = None) -> dict[str, Any]:
         """The sums on the host.
+
+        Args:
+            total (callable, optional): Returns the sum of a tensor over all ranks. Losses that were added are those of
+                the whole batch, and count once for each graph of a rank. (default: one process)
 
         Returns:
             dict: ``correct [F]``, ``sums [F]`` by term, and ``finite_steps`` by term, the minimum over replicas.
@@ -84,6 +89,9 @@ class EpochMetrics:
             self._add_steps(self.sums, self.finite_steps)
         packed = torch.cat([self.sums, self.finite_steps, self.correct.unsqueeze(0)]).cpu()
         T = len(self.names)
+        if total is not None:  # all ranks have the same finite steps
+            added = total(torch.cat([packed[:T], packed[-1:]]))
+            packed = torch.cat([added[:T], packed[T : 2 * T], added[-1:]])
         return {
             "correct": packed[-1],
             "sums": dict(zip(self.names, packed[:T], strict=True)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,11 +15,23 @@ from graphcaps.inference.probabilities import class_probabilities, prior_scores
 from graphcaps.metrics import SelectionMetric, metric_of
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import pad_indices
+from graphcaps.training.ranks import Ranks
 from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.streaming import batch_source
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, ModelOutput
 
-__all__ = ["EvaluationMetrics", "Evaluator", "prior_metrics", "with_nodes"]
+__all__ = ["EvaluationMetrics", "Evaluator", "LabelledGraphs", "prior_metrics", "with_nodes"]
+
+
+class LabelledGraphs(Protocol):
+    """Classes of graphs and those without nodes: a :class:`GraphStore`, or a rank's knowledge of all graphs."""
+
+    @property
+    def y(self) -> Tensor | None: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def empty_graphs(self) -> Tensor: ...
 
 _KEPT_ROWS = 1 << 14
 """Number of nodes up to which the batches of an evaluation on a CPU are kept between epochs."""
@@ -39,7 +52,7 @@ class EvaluationMetrics:
     metric: Tensor | None = None
 
 
-def with_nodes(graphs: Tensor, store: GraphStore) -> Tensor:
+def with_nodes(graphs: Tensor, store: LabelledGraphs) -> Tensor:
     """Those of the graph indices ``graphs`` whose graphs have nodes, in the same order."""
     return graphs[~torch.isin(graphs, store.empty_graphs)]
 
@@ -47,7 +60,7 @@ def with_nodes(graphs: Tensor, store: GraphStore) -> Tensor:
 @torch.no_grad()
 def prior_metrics(
     model: GraphModel,
-    store: GraphStore,
+    store: LabelledGraphs,
     graphs: list[Tensor],
     priors: Tensor,
     options: LossOptions,
@@ -59,7 +72,7 @@ def prior_metrics(
 
     Args:
         model (GraphModel): Model with leading axis F; only its loss is used.
-        store (GraphStore): All graphs.
+        store (GraphStore): All graphs, or their classes.
         graphs (list): Indices of the graphs of each replica; those with nodes do not count.
         priors (Tensor): Class prior of each replica, ``[F, O]``.
         options (LossOptions): Weights of classes and loss terms.
@@ -96,6 +109,8 @@ class Evaluator:
         weights (Tensor, optional): Weight of each graph in the loss, ``[F, G]``. (default: 1 each)
         metric (str): Metric to compute beside loss and accuracy; ``"loss"`` for none. (default: "loss")
         keep_scores (bool): Keep the class scores of all graphs for :meth:`read_scores`. (default: ``False``)
+        ranks (Ranks, optional): Processes that evaluate other graphs of the same set; metrics are those of the whole
+            set. (default: one process)
     """
 
     def __init__(
@@ -111,8 +126,9 @@ class Evaluator:
         *,
         metric: SelectionMetric = "loss",
         keep_scores: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
-        self.model, self.store, self.x = model, store, x
+        self.model, self.store, self.x, self.ranks = model, store, x, ranks
         device = next(model.parameters()).device
         self.sums = torch.zeros(2, len(graphs), dtype=torch.float64, device=device)  # loss, correct
         self.counts = torch.tensor([indices.numel() for indices in graphs], dtype=torch.float64)
@@ -158,9 +174,16 @@ class Evaluator:
 
     def read(self) -> EvaluationMetrics:
         """Metrics of the last run, on the host."""
-        loss, correct = (self.sums.cpu() + self.constants) / self.counts
-        metric = None if self._metric_function is None or self._scores is None else self._scores.metric.cpu()
-        return EvaluationMetrics(loss, correct, metric)
+        sums, counts = self.sums.cpu() + self.constants, self.counts
+        if self.ranks is not None:
+            *added, counts = self.ranks.total(torch.cat([sums, counts.unsqueeze(0)]))
+            sums = torch.stack(added)
+        loss, correct = sums / counts
+        if self._metric_function is None or self._scores is None:
+            return EvaluationMetrics(loss, correct)
+        if self.ranks is not None:
+            self._scores.measure_all(self._metric_function, self.ranks)
+        return EvaluationMetrics(loss, correct, self._scores.metric.cpu())
 
     def read_scores(self) -> list[Tensor]:
         """Class scores of the last run, on the host: for each replica ``[n_f, O]``, in the order of its graphs.
@@ -181,7 +204,7 @@ class Evaluator:
             if self._scores is not None:
                 self._scores.write(scores, column)
             column += scores.size(-2)
-        if self._metric_function is not None and self._scores is not None:
+        if self._metric_function is not None and self._scores is not None and self.ranks is None:
             self._scores.measure(self._metric_function)
         self.model.train(was_training)
 
@@ -242,6 +265,12 @@ class _ScoreTable:
     def measure(self, metric: Callable[[Tensor, Tensor], Tensor]) -> None:
         """Computes a metric of each replica into :attr:`metric`, ``[F]``, without host–device synchronisation."""
         self.metric.copy_(metric(class_probabilities(self._scores, self._kind), self._y))
+
+    def measure_all(self, metric: Callable[[Tensor, Tensor], Tensor], ranks: Ranks) -> None:
+        """As :meth:`measure`, over the graphs of all ranks."""
+        tables = ranks.gather((self._scores.cpu(), self._y.cpu()))
+        scores, y = (torch.cat(columns, 1) for columns in zip(*tables, strict=True))
+        self.metric.copy_(metric(class_probabilities(scores, self._kind), y))
 
     def read(self) -> list[Tensor]:
         """The scores of each replica in the order of its graphs, on the host, ``[n_f, O]``."""

@@ -33,6 +33,7 @@ from graphcaps.training.early_stopping import (
     check_metric,
     check_patience,
 )
+from graphcaps.training.graph_shards import check_layers, divide_graphs
 from graphcaps.training.loop import (
     Callback,
     CallbackError,
@@ -43,6 +44,7 @@ from graphcaps.training.loop import (
 )
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.ranks import Ranks
 from graphcaps.training.replicas import replica_model
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
@@ -87,6 +89,9 @@ class FinalTraining(SingleTraining):
         companion (str, optional): Name of a classical model that is fitted to the same training graphs and mixed with
             the network (docs/companion.md), or several with commas between them. With few validation graphs, inner
             trainings on parts of the training graphs run as further replicas, to choose its weight. (default: none)
+        ranks (Ranks, optional): Processes that train together (docs/howto/several-gpus.md). Each is called with the
+            same arguments, computes its share of every batch, and has the same weights and events; :meth:`result` and
+            files are for the first. (default: one process)
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or ``members`` is below 1 or
@@ -115,7 +120,11 @@ class FinalTraining(SingleTraining):
         left_out: GraphStore | None = None,
         members: int = 1,
         companion: str | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        if ranks is not None and companion is not None:
+            expected = "be left out with several processes, of which none has all graphs"
+            raise ArgumentError("train", "companion", expected, f"'{companion}'")
         super().__init__(
             store,
             config,
@@ -134,6 +143,7 @@ class FinalTraining(SingleTraining):
             },
             members=members,
             companion=companion,
+            ranks=ranks,
         )
         check_patience("train", patience)
         self.patience = patience
@@ -143,8 +153,15 @@ class FinalTraining(SingleTraining):
         explain = partial(explain_out_of_memory, config, self.device)
         with explain():
             recipe = None if start is None else start.recipe
-            inputs = prepare_inputs(store, config, self.device, owner="train", recipe=recipe)
+            self.shard = None
+            if ranks is not None:
+                parts = [self.holdout.train, self.holdout.validation]
+                self.shard = divide_graphs(store, parts, ranks, config.features.max_nodes)
+            owned = None if self.shard is None else self.shard.owned
+            inputs = prepare_inputs(store, config, self.device, owner="train", recipe=recipe, graphs=owned)
             self.recipe, self._factory = inputs.recipe, inputs.factory
+            if ranks is not None:
+                check_layers(inputs.factory(()))
             initial = None
             if start is not None:
                 names = [f"member {number}" if members > 1 else "" for number in range(1, members + 1)]
@@ -167,6 +184,7 @@ class FinalTraining(SingleTraining):
                 class_weight=class_weight,
                 sample_weight=self.sample_weight,
                 metric=self.metric,
+                shard=self.shard,
             )
         has_validation = self.holdout.validation.numel() > 0
         F = len(replicas)
@@ -350,11 +368,12 @@ def make_training(
     left_out: GraphStore | None = None,
     members: int = 1,
     companion: str | None = None,
+    ranks: Ranks | None = None,
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
     Arguments are those of :class:`FinalTraining`; a classical model takes no ``patience``, ``metric``,
-    ``class_weight``, ``start`` and ``callbacks``.
+    ``class_weight``, ``start``, ``callbacks`` and ``ranks``.
 
     Raises:
         ArgumentError: If an argument does not apply to the model, and as :class:`FinalTraining` does.
@@ -370,6 +389,10 @@ def make_training(
             "start": start,
             "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
         }
+        if ranks is not None:
+            expected = "be a network with several processes"
+            got = f"'{config.model}', which is fitted without epochs"
+            raise ArgumentError("train", "model", expected, got, "Start it without torchrun.")
         check_network_options(config, {name: _shown(value) for name, value in options.items()}, "train")
         return ClassicalTraining(
             store,
@@ -401,6 +424,7 @@ def make_training(
         left_out=left_out,
         members=members,
         companion=companion,
+        ranks=ranks,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,8 +100,16 @@ def check_labels(store: GraphStore, seed: int) -> Tensor:
     return store.y
 
 
+Select = Callable[[GraphStore, Tensor], GraphStore]
+
+
 def split_holdout(
-    store: GraphStore, y: Tensor, split: Split | None, share: float | Tensor, seed: int
+    store: GraphStore,
+    y: Tensor,
+    split: Split | None,
+    share: float | Tensor,
+    seed: int,
+    select: Select = GraphStore.__getitem__,
 ) -> HoldoutData:
     """Separates the test graphs of a split, and draws a validation set if the split has none.
 
@@ -112,12 +120,13 @@ def split_holdout(
         share (float or Tensor): Fraction of each class to draw as validation set, or the indices of the validation
             graphs.
         seed (int): Seed of that draw.
+        select (callable): Returns a store of some graphs. (default: by index)
 
     Raises:
         ArgumentError: If a graph is in two parts, a part lacks one of the classes, validation graphs are named beside a
             split that has some, or no training graph has nodes.
     """
-    holdout = _separate(store, y, split, share, seed)
+    holdout = _separate(store, y, split, share, seed, select)
     check_nodes(holdout.store, holdout.train, "train", "source")
     return holdout
 
@@ -145,7 +154,7 @@ def check_nodes(store: GraphStore, train: Tensor, owner: str, name: str) -> None
 
 
 def _separate(
-    store: GraphStore, y: Tensor, split: Split | None, share: float | Tensor, seed: int
+    store: GraphStore, y: Tensor, split: Split | None, share: float | Tensor, seed: int, select: Select
 ) -> HoldoutData:
     """The result of :func:`split_holdout`, before the check for nodes."""
     if isinstance(share, Tensor):
@@ -162,7 +171,7 @@ def _separate(
         expected = "leave graphs of at least two classes to learn from"
         raise ArgumentError("train", "split", expected, f"one ({split.title})")
     kept = ((codes == 0) | (codes == 1)).nonzero().squeeze(-1)
-    train_store, test_store = store[kept], store[split.test]
+    train_store, test_store = select(store, kept), select(store, split.test)
     if split.validation is None or not split.validation.numel():
         drawn = validation_split(y.cpu()[kept], share, seed, store.class_names)
         train, validation, drawn_share = drawn.train, _or_empty(drawn.validation), share

@@ -35,6 +35,7 @@ from graphcaps.metrics import SelectionMetric
 from graphcaps.models.builder import join_builders
 from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.nn.graph_model import ModelFactory
+from graphcaps.training.graph_shards import GraphShard
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.replica_settings import ReplicaSettings
 from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
@@ -67,6 +68,7 @@ class TrainerFactory:
         keep_scores (bool): Keep class scores of validation and test graphs. (default: ``False``)
         settings (dict, optional): Model and training of each variant of the replicas, where they differ in numbers; the
             trainer then trains on if one of them diverges. (default: ``factory`` and ``config`` for all)
+        shard (GraphShard, optional): The graphs of ``store`` among those of all ranks. (default: one process)
     """
 
     factory: ModelFactory
@@ -80,6 +82,7 @@ class TrainerFactory:
     metric: SelectionMetric = "loss"
     keep_scores: bool = False
     settings: Mapping[str, ReplicaSettings] | None = None
+    shard: GraphShard | None = None
 
     def __call__(self, replicas: list[Replica]) -> Trainer:
         factory, variants, replica_configs = self.factory, self.variants, None
@@ -101,6 +104,7 @@ class TrainerFactory:
             keep_scores=self.keep_scores,
             replica_configs=replica_configs,
             allow_divergence=self.settings is not None,
+            shard=self.shard,
         )
 
 
@@ -262,6 +266,7 @@ def make_trainer(
     metric: SelectionMetric = "loss",
     keep_scores: bool = False,
     settings: Mapping[str, ReplicaSettings] | None = None,
+    shard: GraphShard | None = None,
 ) -> Trainer | ProcessPoolTrainer:
     """A trainer of these replicas: one process, or several on a CPU with several threads.
 
@@ -279,9 +284,11 @@ def make_trainer(
         metric (str): Metric of the validation set that selects the epoch. (default: "loss")
         keep_scores (bool): Keep class scores of validation and test graphs, for ``scores()``. (default: ``False``)
         settings (dict, optional): Model and training of each variant of the replicas, as in :class:`TrainerFactory`.
+        shard (GraphShard, optional): The graphs of ``store`` among those of all ranks; each rank is one process.
+            (default: one process has all graphs)
     """
     features: Tensor | FeatureTable = x
-    if store.device == x.device == device:  # once, before there are several processes
+    if store.device == x.device == device and shard is None:  # once, before there are several processes
         features = compact_features(x, store)
     build = TrainerFactory(
         *(
@@ -296,9 +303,11 @@ def make_trainer(
             metric,
             keep_scores,
             settings,
+            shard,
         )
     )
-    workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if device.type == "cpu" else 1
+    is_divided = device.type == "cpu" and shard is None
+    workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if is_divided else 1
     if workers == 1 or sys.platform != "linux":  # forks are safe on Linux only
         return build(replicas)
     start_method = _start_method()

@@ -41,14 +41,17 @@ from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
+from graphcaps.training.ranks import Ranks
 from graphcaps.training.replicas import Replica
 from graphcaps.training.sample_weight import check_sample_weight
+from graphcaps.training.shared_store import check_same_data, check_same_run, share_store
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["MAX_MEMBERS", "FinalResult", "SingleTraining"]
 
 MAX_MEMBERS = 1_000
 """Largest number of members of a committee."""
+_BLOCK = 4096  # training graphs that are copied at a time to measure the accuracy of the kept model
 _MEMBER_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
 
 
@@ -108,6 +111,7 @@ class SingleTraining(ABC):
         options (dict, optional): Further values that determine the model; they are part of the fingerprint.
         companion (str, optional): Name of a classical model that is fitted to the same training graphs and mixed with
             the model (docs/companion.md), or several with commas between them. (default: none)
+        ranks (Ranks, optional): Processes that train together, each with the same arguments. (default: one process)
 
     Attributes:
         has_epochs (bool): Whether the training has epochs, of which one is selected, and checkpoints.
@@ -118,7 +122,7 @@ class SingleTraining(ABC):
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes, or if a companion
             cannot be fitted to them.
-        UsageError: If the graphs have no labels, or the device cannot be used.
+        UsageError: If the graphs have no labels, the device cannot be used, or ranks have different graphs or options.
     """
 
     has_epochs: ClassVar[bool]
@@ -139,11 +143,17 @@ class SingleTraining(ABC):
         options: Mapping[str, Any] | None = None,
         members: int = 1,
         companion: str | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         check_run_types(store, config, "train")
         if type(members) is not int or not 1 <= members <= MAX_MEMBERS:
             raise ArgumentError("train", "members", f"be a whole number from 1 to {MAX_MEMBERS:,}", members)
-        self.holdout = split_holdout(store, check_labels(store, seed), split, validation, seed)
+        self.ranks = ranks
+        if ranks is not None:
+            check_same_data(ranks, data_digest(store))
+        self.holdout = split_holdout(
+            store, check_labels(store, seed), split, validation, seed, self._select_graphs
+        )
         weights = check_sample_weight("train", sample_weight, len(store))
         kept = self.holdout.kept
         self.sample_weight = weights if weights is None or kept is None else weights[kept]
@@ -186,6 +196,12 @@ class SingleTraining(ABC):
             sample_weight=None if weights is None else weights_digest(weights),
             test_graphs=None if test_store is None else data_digest(test_store)[:16],
         )
+        if ranks is not None:
+            check_same_run(ranks, self.fingerprint | {"epochs": self.config.training.epochs})
+
+    def _select_graphs(self, store: GraphStore, graphs: Tensor) -> GraphStore:
+        """A store of some graphs; of several ranks, one that all of them read from the same files."""
+        return store[graphs] if self.ranks is None else share_store(self.ranks, lambda: store[graphs])
 
     @property
     def run_digest(self) -> str:
@@ -360,16 +376,18 @@ class SingleTraining(ABC):
 
         That of the epoch (:class:`EpochEnd`) is measured with dropout while weights change, and may be much lower.
         """
-        graphs = self.source[self.holdout.train]
-        assert graphs.y is not None
-        try:
-            checked = replace(fitted.check(graphs), truncated={})  # the notes of the training say it
-            scores = fitted.to(self.device).member_scores(checked)
-        finally:
-            fitted.to("cpu")
-        p = fitted.to_probabilities(scores, graphs.empty_graphs)
-        correct = (p.argmax(-1) == graphs.y.cpu().numpy()) & np.isfinite(p).all(-1)
-        return float(correct.mean())
+        correct = 0
+        for block in self.holdout.train.split(_BLOCK):
+            graphs = self.source[block]
+            assert graphs.y is not None
+            try:
+                checked = replace(fitted.check(graphs), truncated={})  # the notes of the training say it
+                scores = fitted.to(self.device).member_scores(checked)
+            finally:
+                fitted.to("cpu")
+            p = fitted.to_probabilities(scores, graphs.empty_graphs)
+            correct += int(((p.argmax(-1) == graphs.y.cpu().numpy()) & np.isfinite(p).all(-1)).sum())
+        return correct / self.holdout.train.numel()
 
     def _capsule_use(self, fitted: FittedModel) -> dict[str, Any]:
         """Capsules in use over the validation graphs, or over the training graphs without those; {} if it has none."""

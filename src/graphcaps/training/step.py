@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -18,7 +18,7 @@ from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.streaming import StreamedStore
-from graphcaps.types import FeatureTable, GraphBatch, LossOptions
+from graphcaps.types import FeatureTable, GraphBatch, LossOptions, LossTerms
 
 __all__ = ["EagerRunner", "TrainingError", "TrainingStep"]
 
@@ -35,12 +35,20 @@ class TrainingStep:
         adam (ReplicaAdam): Optimizer of its parameters.
         metrics (EpochMetrics): Accumulates losses and correct predictions.
         options (LossOptions): Weights of classes and loss terms.
+        reduce (callable, optional): Called with the parameters and the losses after the backward pass of a rank: sums
+            gradients in place over all ranks, and returns the losses of the whole batch. (default: one process)
     """
 
     def __init__(
-        self, model: GraphModel, adam: ReplicaAdam, metrics: EpochMetrics, options: LossOptions
+        self,
+        model: GraphModel,
+        adam: ReplicaAdam,
+        metrics: EpochMetrics,
+        options: LossOptions,
+        reduce: Callable[[Sequence[Tensor], LossTerms], LossTerms] | None = None,
     ) -> None:
         self.model, self.adam, self.metrics, self.options = model, adam, metrics, options
+        self.reduce = reduce
 
     def __call__(self, batch: GraphBatch, active: Tensor | None, graph_weight: Tensor | None = None) -> None:
         """Trains on one batch.
@@ -58,6 +66,8 @@ class TrainingStep:
         with profiled("backward"):
             # Replicas are independent: the gradients of each are as if it were alone.
             terms.total.backward(torch.ones_like(terms.total))
+        if self.reduce is not None:
+            terms = self.reduce(self.adam.parameters, terms)
         with profiled("update"):
             self.adam.step(active=active)
         self.metrics.add(terms, output.class_scores, batch.y)

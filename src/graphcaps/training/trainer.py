@@ -23,7 +23,14 @@ from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
 from graphcaps.training.device import limit_threads, matmul_precision
 from graphcaps.training.epoch_metrics import EpochMetrics
-from graphcaps.training.evaluator import EvaluationMetrics, Evaluator, prior_metrics, with_nodes
+from graphcaps.training.evaluator import (
+    EvaluationMetrics,
+    Evaluator,
+    LabelledGraphs,
+    prior_metrics,
+    with_nodes,
+)
+from graphcaps.training.graph_shards import GradientSum, GraphShard, ShardRunner
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replica_settings import ReplicaNumbers
 from graphcaps.training.replicas import Replica, copy_replicas_
@@ -190,6 +197,9 @@ class Trainer:
             weight decay and reconstruction weight. (default: ``config`` for all)
         allow_divergence (bool): Train on if the loss of a replica is not a number: its metrics are NaN, and the others
             are as without it. (default: ``False``, an error)
+        shard (GraphShard, optional): The graphs of ``store`` among those of all ranks, which train together. Indices
+            of ``replicas`` and ``sample_weight`` are then those of all graphs, and steps run eagerly. (default: one
+            process)
 
     Raises:
         UsageError: If the store has no labels.
@@ -211,29 +221,31 @@ class Trainer:
         keep_scores: bool = False,
         replica_configs: Sequence[TrainConfig] | None = None,
         allow_divergence: bool = False,
+        shard: GraphShard | None = None,
     ) -> None:
         if store.y is None:
             raise UsageError(f"Trainer: '{store.name}' has no class labels; add graph labels to train on it.")
+        labelled: LabelledGraphs = store if shard is None else shard
+        y = store.y.cpu() if shard is None else shard.y
         train_sets = [replica.train for replica in replicas]
         priors = None
-        if store.empty_graphs.numel():
-            y = store.y.cpu()
+        if labelled.empty_graphs.numel():
             priors = torch.stack([class_prior(y[graphs], store.num_classes) for graphs in train_sets])
-            replicas = [replace(replica, train=with_nodes(replica.train, store)) for replica in replicas]
+            replicas = [replace(replica, train=with_nodes(replica.train, labelled)) for replica in replicas]
         if not replicas or any(replica.train.numel() == 0 for replica in replicas):
             got = "none" if priors is None else "graphs without nodes only"
             raise ArgumentError("Trainer", "replicas", "each have at least one training graph", got)
         self._priors = priors
-        self.model, self.store = model, store
+        self.model, self.store, self._shard = model, store, shard
         F, device = len(replicas), next(model.parameters()).device
         source = batch_source(store, device)
         # Streamed graphs carry their features with them; resident features are analysed once.
-        self.x = compact_features(x, store) if source is store and isinstance(x, Tensor) else x
+        is_resident = source is store and shard is None  # tables of different ranks may differ in form
+        self.x = compact_features(x, store) if is_resident and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
         self._device = device
         if isinstance(class_weight, str):
-            classes = store.y.cpu()
-            balanced = [balanced_class_weights(classes[graphs], store.num_classes) for graphs in train_sets]
+            balanced = [balanced_class_weights(y[graphs], store.num_classes) for graphs in train_sets]
             class_weight = torch.stack(balanced)  # [F, O]
         self._numbers = None if replica_configs is None else ReplicaNumbers(config, replica_configs)
         self._allow_divergence = allow_divergence
@@ -251,22 +263,29 @@ class Trainer:
         self._sample_weight = sample_weight
         weights = None if sample_weight is None else normalise_weights(sample_weight, train_sets).to(device)
         if priors is not None:
-            self._constants = prior_metrics(model, store, train_sets, priors, self._loss_options, weights)
+            self._constants = prior_metrics(model, labelled, train_sets, priors, self._loss_options, weights)
         self._num_train = torch.tensor([graphs.numel() for graphs in train_sets], dtype=torch.float64)
         self.adam = ReplicaAdam(model, F, weight_decay=decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
         self.epoch = 0
         self._kept: dict[str, Tensor] = {}
-        if step_mode == "auto":
+        if step_mode == "auto" and shard is not None:
+            step_mode = "eager"  # a captured step cannot communicate
+        elif step_mode == "auto":
             features = x.x if isinstance(x, FeatureTable) else x
             step_mode = "captured" if can_capture(model, store, features) else "eager"
         self._recorder = CudaGraphRecorder() if step_mode == "captured" else None
-        self._sizes = store.host_node_ptr.diff()
+        self._sizes = store.host_node_ptr.diff() if shard is None else shard.sizes
         self._metrics = EpochMetrics(F, device)
-        step = TrainingStep(model, self.adam, self._metrics, self._loss_options)
+        reduce = None if shard is None else GradientSum(shard.ranks)
+        step = TrainingStep(model, self.adam, self._metrics, self._loss_options, reduce)
         self._schedule = self._draw_schedule(0)
-        self._runner: EagerRunner | BucketedRunner
-        if step_mode == "eager":
+        self._runner: EagerRunner | BucketedRunner | ShardRunner
+        if shard is not None:
+            assert isinstance(self.x, Tensor)
+            assert step_mode == "eager"
+            self._runner = ShardRunner(step, source, self.x, shard, weights)
+        elif step_mode == "eager":
             self._runner = EagerRunner(step, source, self.x, weights)
         else:
             num_steps = len(self._schedule.num_rows)
@@ -306,7 +325,7 @@ class Trainer:
                     self._evaluate(name, evaluator)
         # Launches on a GPU are asynchronous: the host draws the next epoch while the device works.
         self._schedule = self._draw_schedule(self.epoch + 1)
-        metrics = self._metrics.read()
+        metrics = self._metrics.read(None if self._shard is None else self._shard.ranks.total)
         if not self._allow_divergence:
             self._check_finite(metrics["finite_steps"], len(schedule.num_rows))
         sums, correct = metrics["sums"], metrics["correct"]
@@ -423,12 +442,17 @@ class Trainer:
         graphs = [getattr(replica, part) for replica in self.replicas]
         if not any(each.numel() for each in graphs):
             return None
-        batch_size = self._evaluation_batch_size(graphs)
         weights = None if self._sample_weight is None else normalise_weights(self._sample_weight, graphs)
+        shard = self._shard
+        if shard is not None:
+            graphs = [shard.local(each) for each in graphs]
+            weights = None if weights is None else weights[:, shard.owned]
+        batch_size = self._evaluation_batch_size(graphs)
         return Evaluator(
             *(self.model, self.store, self.x, graphs, batch_size, self._loss_options, self._priors, weights),
             metric=self._metric if part == "validation" else "loss",
             keep_scores=self._keep_scores,
+            ranks=None if shard is None else shard.ranks,
         )
 
     def _evaluation_batch_size(self, graphs: list[Tensor]) -> int:

@@ -45,6 +45,7 @@ def prepare_inputs(
     *,
     owner: str,
     recipe: FeatureRecipe | None = None,
+    graphs: Tensor | None = None,
 ) -> TrainingInputs:
     """Encodes a store, precomputes what the model needs of it, and moves both to the device, if it has room for them.
 
@@ -54,9 +55,14 @@ def prepare_inputs(
         device (device): Device of the training.
         owner (str): Name that error messages begin with.
         recipe (FeatureRecipe, optional): A fitted encoding to use. (default: that of ``config``, fitted on ``store``)
+        graphs (Tensor, optional): Indices of the graphs that are encoded, those of a rank; the encoding is fitted on
+            all of ``store``. (default: all)
     """
     if recipe is None:
         recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+    if graphs is not None:
+        recipe = recipe if recipe.is_fitted else recipe.fit(store)
+        store = store[graphs]
     encoded = encode_graphs(store, recipe, max_nodes=config.features.max_nodes, owner=owner)
     kinds = encoded.recipe.edge_kinds
     factory = model_factory(config, encoded.x.size(-1), store.num_classes, kinds)

@@ -13,6 +13,7 @@ Only a data set that is asked for by a name of the catalogue has a ``catalogue_n
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from graphcaps._io.file_hash import sha256_of
 from graphcaps._io.user_folders import expand_home, user_folder
 from graphcaps.data.datasets.cache import load_cached, save_cached
 from graphcaps.data.datasets.catalogue import CATALOGUE, CatalogueEntry, find_entry, similar_names
@@ -38,6 +40,7 @@ __all__ = [
     "load_dataset",
     "open_dataset",
     "search_folders",
+    "source_digest",
 ]
 
 _TU_FILES = ("*_A.txt", "*_graph_indicator.txt", "*_graph_labels.txt")
@@ -134,6 +137,26 @@ def open_dataset(
         return loaded
     # Set here and not in the cache: the same file may also be opened by its path.
     return replace(loaded, store=loaded.store.with_catalogue_name(entry.name))
+
+
+def source_digest(name: str | Path, root: str | Path | None = None) -> str:
+    """SHA-256 of the files of a data set, which are not parsed; arguments as in :func:`load_dataset`.
+
+    Of an embedded data set, and of one that would be downloaded, it is the name.
+
+    Raises:
+        GraphcapsError: If there is no such file.
+    """
+    path = _user_file(name, root)
+    if path is not None:
+        files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+        lines = [f"{file.relative_to(path)} {sha256_of(file)}" for file in files]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    entry = None if _is_path(name) else find_entry(str(name))
+    if entry is not None and entry.embedded:
+        return entry.name
+    source = find_dataset(name) if _is_path(name) else find_local_dataset(str(name), root)
+    return str(name) if source is None else _digest(source)
 
 
 def _generate(entry: CatalogueEntry, cache: bool) -> LoadedDataset:

@@ -13,7 +13,8 @@ The Triton form is chosen if all of these hold:
 
 * Triton is installed and kernels are not switched off (:func:`use_kernels`, ``GRAPHCAPS_KERNELS``);
 * every tensor is on a GPU, and every floating-point tensor is float32 (:func:`kernels_available`);
-* the operation's own condition in :data:`TRITON_FORMS` holds.
+* the operation's own condition in :data:`TRITON_FORMS` holds;
+* the batch is whole, or its parts can be computed by themselves (:data:`WHOLE_BATCH`).
 
 Triton modules are imported when their form is first selected, because Triton is an optional dependency.
 """
@@ -35,6 +36,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
+from graphcaps.ops.batch_shard import current_shard
 from graphcaps.ops.compilation import is_traced
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "MOST_DENSE_CAPSULES",
     "MOST_ROUTED_CAPSULES",
     "TRITON_FORMS",
+    "WHOLE_BATCH",
     "WIDEST_ACTIVATION",
     "WIDEST_ATTENTION",
     "WIDEST_ROUTED_CAPSULE",
@@ -254,6 +257,15 @@ TRITON_FORMS: dict[str, TritonForm] = {
 }
 """Every operation that has a Triton form."""
 
+WHOLE_BATCH = frozenset(
+    {
+        *("activate", "apply_dropout", "next_step_keys"),  # positions in the batch
+        *("batch_norm", "standardise", "normalised_hop", "feature_statistics"),  # statistics
+        "margin_loss",  # number of graphs
+    }
+)
+"""Operations whose Triton form needs a whole batch, not a :class:`~graphcaps.ops.batch_shard.BatchShard`."""
+
 
 def select(
     operation: str,
@@ -274,7 +286,7 @@ def select(
     mode = _current_mode()
     if mode == "reference":
         return torch_form if reference is None else reference
-    if not _available(mode, tensors):
+    if not _available(mode, tensors) or (operation in WHOLE_BATCH and current_shard() is not None):
         return torch_form
     form = TRITON_FORMS[operation]
     if not form.condition(*tensors, **facts):

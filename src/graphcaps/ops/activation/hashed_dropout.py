@@ -9,14 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.errors import UsageError
 from graphcaps.ops._triton.dispatch import needs_plain_operations, select
+from graphcaps.ops.batch_shard import current_shard
 from graphcaps.ops.compilation import is_traced
 
 __all__ = [
     "HashedDropout",
     "apply_dropout",
     "dropout_factors",
-    "hash_positions",
+    "hash_rows",
     "keep_pairs",
     "mix64",
     "next_step_keys",
@@ -76,7 +78,7 @@ def dropout_factors(
     shape: torch.Size, dropout: HashedDropout, mask: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
     """What :func:`apply_dropout` multiplies by: 0 at dropped numbers and padding rows, ``[*lead, V, d]``."""
-    h = hash_positions(dropout.keys, shape[-2] * shape[-1])
+    h = hash_rows(dropout.keys, shape[-2], shape[-1])
     keep = (h >= _columns(dropout.threshold, 1)).reshape(shape)
     if mask is not None:
         keep &= mask.unsqueeze(-1)
@@ -102,12 +104,21 @@ def _next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
         # On integers of Python: some thirty operations on tensors of a few numbers take as long as a product.
         pairs = zip(seed.reshape(-1).tolist(), step.reshape(-1).tolist(), strict=True)
         keys = [_mix64_integer(one ^ _mix64_integer(steps + 1)) for one, steps in pairs]
-        step += 1 if mask is None else mask.any(-1)
+        _advance(step, mask)
         halves = [(_signed(key & _WORD), _signed(key >> 32)) for key in keys]
         return torch.tensor(halves, dtype=torch.int32).reshape(*seed.shape, 2)
     key = mix64(seed ^ mix64(step + 1))
-    step += 1 if mask is None else mask.any(-1)
+    _advance(step, mask)
     return torch.stack([key.to(torch.int32), (key >> 32).to(torch.int32)], -1)
+
+
+def _advance(step: Tensor, mask: Tensor | None) -> None:
+    """Counts the step of each replica that has a real row, of a shard in the whole batch."""
+    shard = current_shard()
+    if shard is not None:
+        step += shard.num_graphs > 0
+    else:
+        step += 1 if mask is None else mask.any(-1)
 
 
 _WORD, _LONG = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
@@ -126,15 +137,23 @@ def _signed(word: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def hash_positions(keys: Tensor, count: int) -> Tensor:
-    """A 31-bit hash of the positions 0 … ``count`` − 1 under two 32-bit keys, ``[*lead, count]``.
+def hash_rows(keys: Tensor, num_rows: int, width: int) -> Tensor:
+    """A 31-bit hash of the positions of all numbers of rows under two 32-bit keys, ``[*lead, num_rows · width]``.
 
-    Products wrap around. The hash of a position does not depend on ``count``, so padding changes nothing.
+    The position of column c in row v is v · width + c, where a row of a
+    :class:`~graphcaps.ops.batch_shard.BatchShard` counts as that of the whole batch. Products wrap around. The hash of
+    a position does not depend on the number of rows, so padding changes nothing.
     """
-    if keys.device.type == "cpu" and not needs_plain_operations():
-        return _hash_positions_numpy(keys, count)
+    shard = current_shard()
+    if keys.device.type == "cpu" and not needs_plain_operations() and shard is None:
+        return _hash_positions_numpy(keys, num_rows * width)
     first, second = keys.unsqueeze(-2).unbind(-1)
-    h = torch.arange(count, dtype=torch.int32, device=keys.device).mul_(-1640531527) + first
+    if shard is None:
+        position = torch.arange(num_rows * width, dtype=torch.int32, device=keys.device)
+    else:
+        rows = shard.rows(num_rows).to(torch.int32).unsqueeze(-1) * width
+        position = (rows + torch.arange(width, dtype=torch.int32, device=keys.device)).flatten(-2)
+    h = position.mul_(-1640531527) + first
     h.bitwise_xor_((h >> 16) & 0xFFFF).mul_(-2048144789)
     h.bitwise_xor_(second)
     h.bitwise_xor_((h >> 13) & 0x7FFFF).mul_(-1028477387)
@@ -182,6 +201,11 @@ def keep_pairs(dropout: HashedDropout, graph: Tensor, i: Tensor, j: Tensor, axes
     Returns:
         Tensor: True where a number is kept, ``[*lead, …]``.
     """
+    if current_shard() is not None:
+        raise UsageError(
+            "This model drops attention between nodes, which several processes cannot do alike; set this dropout to 0, "
+            "or train in one process."
+        )
     first, second = dropout.keys.long().unbind(-1)
     key = ((second << 32) ^ (first & 0xFFFFFFFF)).reshape(*first.shape, *[1] * axes)
     h = mix64(key ^ mix64((graph << 42) + (i << 21) + j))

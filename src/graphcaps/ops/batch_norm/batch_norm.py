@@ -2,7 +2,8 @@ r"""Batch normalisation over the real rows of a ragged batch, for one model or f
 
 .. math:: y = \gamma \hat x + \beta, \quad \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}
 
-:math:`\mu` and :math:`\sigma^2` are statistics of the real rows while training, and running averages otherwise.
+:math:`\mu` and :math:`\sigma^2` are statistics of the real rows while training, and running averages otherwise. In a
+:class:`~graphcaps.ops.batch_shard.BatchShard` they are those of the whole batch, and so is their gradient.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select, uses_reference
 from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.batch_shard import BatchShard, current_shard
 from graphcaps.ops.compilation import is_traced
 
 __all__ = ["Running", "batch_norm", "standardise"]
@@ -82,7 +84,7 @@ def _batch_norm(
     if _is_plain(x, mask, running_mean):
         return _plain_batch_norm(x, running, momentum, epsilon, weight.view(-1), bias.view(-1))
     hat, rstd, count = _standardise_and_update(x, mask, running, momentum, epsilon)
-    y: Tensor = _ScaleAndShift.apply(x, weight, bias, mask, hat, rstd, count, epsilon)
+    y: Tensor = _ScaleAndShift.apply(x, weight, bias, mask, hat, rstd, count, epsilon, current_shard())
     return y
 
 
@@ -99,8 +101,9 @@ def _standardise(
 
 
 def _is_plain(x: Tensor, mask: Tensor | None, running_mean: Tensor) -> bool:
-    """One model, no padding and more than one row: the case of :func:`torch.nn.functional.batch_norm`."""
-    return mask is None and x.size(-2) > 1 and running_mean.shape[:-1].numel() == 1
+    """A whole batch of one model, without padding, of more than one row: what torch's own function computes."""
+    is_single = running_mean.shape[:-1].numel() == 1
+    return mask is None and x.size(-2) > 1 and is_single and current_shard() is None
 
 
 def _plain_batch_norm(
@@ -132,7 +135,7 @@ def _standardise_and_update(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Standardised rows (zero at padding), 1 / σ and the number of real rows; updates the running averages."""
     running_mean, running_var = running
-    centred, mean, var, count = _centre(x, mask)
+    centred, mean, var, count = _centre(x, mask, current_shard())
     unbiased = var * (count / (count - 1).clamp_min(1))
     # The running averages of a replica without a real row stay as they are.
     share = momentum * (count > 0).to(x.dtype).expand_as(var)
@@ -147,9 +150,9 @@ class _ScaleAndShift(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        x, weight, bias, mask, hat, rstd, count, epsilon = inputs
+        x, weight, bias, mask, hat, rstd, count, epsilon, shard = inputs
         ctx.save_for_backward(x, weight, mask, hat, rstd, count)
-        ctx.epsilon = epsilon
+        ctx.epsilon, ctx.shard = epsilon, shard
         return _clear_padding_(torch.addcmul(bias.unsqueeze(-2), hat, weight.unsqueeze(-2)), mask)
 
     @staticmethod
@@ -158,18 +161,25 @@ class _ScaleAndShift(torch.autograd.Function):
         if mask is not None:
             grad = _clear_padding_(grad.clone(), mask)
         if torch.is_grad_enabled():  # for a second derivative, x̂ must be a function of x
-            centred, _, var, _ = _centre(x, mask)
+            centred, _, var, _ = _centre(x, mask, ctx.shard)
             rstd = (var + ctx.epsilon).rsqrt()
             hat = centred * rstd.unsqueeze(-2)
         n = count.clamp_min(1)
         dbias, dweight = grad.sum(-2), (grad * hat).sum(-2)
-        dx = torch.addcmul(grad - (dbias / n).unsqueeze(-2), hat, (dweight / -n).unsqueeze(-2))
+        first, second = dbias, dweight
+        if ctx.shard is not None:  # the statistics are functions of all rows of the batch
+            first, second = ctx.shard.total(torch.stack([dbias, dweight]))
+        dx = torch.addcmul(grad - (first / n).unsqueeze(-2), hat, (second / -n).unsqueeze(-2))
         dx = dx * (weight * rstd).unsqueeze(-2)
-        return _clear_padding_(dx, mask), dweight, dbias, None, None, None, None, None
+        return _clear_padding_(dx, mask), dweight, dbias, None, None, None, None, None, None
 
 
-def _centre(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _centre(
+    x: Tensor, mask: Tensor | None, shard: BatchShard | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rows minus their mean (zero at padding), mean and variance ``[*lead, C]``, and the number of real rows."""
+    if shard is not None:
+        return _centre_shard(x, mask, shard)
     if mask is None:
         count = x.new_full((1,), x.size(-2))
     else:
@@ -179,6 +189,20 @@ def _centre(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Ten
     mean = x.sum(-2) / n
     centred = _clear_padding_(x - mean.unsqueeze(-2), mask)
     return centred, mean, centred.square().sum(-2) / n, count
+
+
+def _centre_shard(x: Tensor, mask: Tensor | None, shard: BatchShard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`_centre` with mean, variance and count of the whole batch: two sums over all processes."""
+    count = x.new_full((*x.shape[:-2], 1), x.size(-2))
+    if mask is not None:
+        count = mask.sum(-1, keepdim=True).to(x.dtype)
+        x = _clear_padding_(x.clone(), mask)
+    total = shard.total(torch.cat([x.sum(-2), count], -1))
+    sums, count = total[..., :-1], total[..., -1:]
+    n = count.clamp_min(1)
+    mean = sums / n
+    centred = _clear_padding_(x - mean.unsqueeze(-2), mask)
+    return centred, mean, shard.total(centred.square().sum(-2)) / n, count
 
 
 def _clear_padding_(rows: Tensor, mask: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select, supports
 from graphcaps.ops.autocast import full_precision
+from graphcaps.ops.batch_shard import current_shard
 from graphcaps.ops.projection.sparse_features import sparse_product
 from graphcaps.types import FeatureRows
 
@@ -64,6 +65,7 @@ def _feature_statistics(
     if not training:
         mean, var = running_mean.double() - shift, running_var.double()
     else:
+        assert current_shard() is None, "sums of feature tables with different shifts cannot be added"
         graph = rows.graphs.clamp_min(0)
         none = (rows.graphs < 0).unsqueeze(-1)  # [*lead, B, 1]
         sizes = (table.node_ptr[graph + 1] - table.node_ptr[graph]).unsqueeze(-1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphcaps.ops.activation.hashed_dropout import hash_positions
+from graphcaps.ops.activation.hashed_dropout import hash_rows
 from graphcaps.types import Segments
 
 __all__ = ["SampledPairs", "sample_pairs"]
@@ -80,7 +80,7 @@ def sample_pairs(keys: Tensor, segments: Segments, pairs: int) -> SampledPairs:
     index, B = segments.index, segments.num_graphs
     *lead, V = index.shape
     shift = torch.arange(torch.Size(lead).numel(), device=index.device).unsqueeze(-1) * V
-    shuffled = (index << 31) + hash_positions(keys, V)  # graph by graph
+    shuffled = (index << 31) + hash_rows(keys, V, 1)  # graph by graph
     order = shuffled.argsort(dim=-1, stable=True)
     position = torch.empty_like(order).scatter_(
         -1, order, torch.arange(V, device=index.device).expand_as(order)
@@ -89,7 +89,7 @@ def sample_pairs(keys: Tensor, segments: Segments, pairs: int) -> SampledPairs:
     first = segments.ptr[..., :-1].gather(-1, graph_of_row)
     sizes = segments.sizes.clamp_min(1)
     # Two hashes give 62 bits, so that the remainder is uniform for all practical purposes.
-    high, low = hash_positions(keys.flip(-1), 2 * B).long().unflatten(-1, (B, 2)).unbind(-1)
+    high, low = hash_rows(keys.flip(-1), B, 2).long().unflatten(-1, (B, 2)).unbind(-1)
     start = ((high << 31) + low) % sizes
 
     def flat(numbers: Tensor) -> Tensor:
