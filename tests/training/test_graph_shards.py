@@ -30,7 +30,7 @@ NO_GRAPHS = torch.empty(0, dtype=torch.long)
 
 def test_graphs_are_dealt_out_part_by_part():
     train, validation = torch.tensor([0, 1, 3, 4, 6]), torch.tensor([2, 5])
-    assert assign_graphs([train, validation], 8, 2).tolist() == [0, 1, 0, 0, 1, 1, 0, -1]
+    assert assign_graphs([train, validation], 8, 2).tolist() == [0, 1, 1, 0, 1, 0, 0, -1]
 
 
 def test_a_graph_of_two_parts_has_one_rank():
@@ -83,6 +83,7 @@ def train(
     class_weight: torch.Tensor | None = None,
     sample_weight: torch.Tensor | None = None,
     metric: str = "loss",
+    state: dict[str, torch.Tensor] | None = None,
 ) -> list[tuple[dict[str, torch.Tensor], list[object]]]:
     """Weights and events of a float64 training, for each rank."""
     config = RunConfig(
@@ -109,6 +110,8 @@ def train(
             models[each.rank], ready, encoded.x, replicas, config.training,
             class_weight=class_weight, sample_weight=sample_weight, metric=metric, shard=shard,
         )  # fmt: skip
+        if state is not None:
+            trainer.load_state(state)
         events = [replace(event, seconds=0.0) for event in trainer.run()]
         return trainer.state(), events
 
@@ -189,6 +192,16 @@ def test_three_ranks_of_a_committee_with_sample_weights_equal_one_process():
     weights = torch.linspace(0.5, 2, len(labelled()), dtype=torch.float64)
     arguments = HGCN_SMALL | {"dropout": 0.2}
     assert_equal(labelled(), "hgcn", arguments, 3, members=2, sample_weight=weights, metric="roc-auc")
+
+
+def test_a_training_of_two_ranks_is_continued_by_three_and_by_one():
+    arguments = HGCN_SMALL | {"dropout": 0.2}
+    ((alone, _),) = train(labelled(), "hgcn", arguments, 1, epochs=3)
+    state = None
+    for epochs, ranks in ((1, 2), (2, 3), (3, 1)):
+        state, _ = train(labelled(), "hgcn", arguments, ranks, epochs=epochs, state=state)[-1]
+    for name, value in alone.items():
+        torch.testing.assert_close(state[name], value, rtol=1e-9, atol=1e-9)
 
 
 def test_graphs_without_nodes_by_two_ranks_equal_one_process():

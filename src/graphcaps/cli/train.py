@@ -247,7 +247,7 @@ def train(
         device=device,
         patience=patience or None,
         metric=selection,
-        class_weight=_class_weights(class_weight, store if holdout is None else store[holdout.train]),
+        class_weight=_class_weights(class_weight, store, holdout),
         calibrate=calibration,
         split=holdout,
         callbacks=loggers,
@@ -258,6 +258,8 @@ def train(
     )
     if ranks is not None:
         note(_describe_ranks(ranks, training))
+        if baseline:
+            note("The baseline is left out, because no process has all graphs.")
     if training.holdout.class_counts is not None:
         note(f"Split ({training.holdout.split}):\n{training.holdout.class_counts.table()}")
         if sentence := training.holdout.describe_draw():
@@ -296,7 +298,7 @@ def train(
         if not training.has_epochs:
             note("Stopped before the fit was complete; nothing was written.")
             raise typer.Exit(130) from error
-        note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context)}")
+        note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context, ranks)}")
         raise typer.Exit(130) from error
     for sentence in training.notes[known_notes:]:
         note(sentence)
@@ -332,12 +334,12 @@ def _check_class_weight(name: str | None) -> None:
         raise ArgumentError("train", "--class-weight", "be 'balanced'", f"'{name}'")
 
 
-def _class_weights(name: str | None, store: GraphStore) -> Tensor | None:
+def _class_weights(name: str | None, store: GraphStore, split: Split | None) -> Tensor | None:
     from graphcaps.training.class_weights import balanced_class_weights
 
     if name is None or store.y is None:
         return None
-    return balanced_class_weights(store.y, store.num_classes)
+    return balanced_class_weights(store.y if split is None else store.y[split.train], store.num_classes)
 
 
 def _calibration_method(name: str) -> CalibrationMethod | None:
@@ -369,9 +371,11 @@ def _resume(training: SingleTraining, files: TrainingFiles) -> bool:
     return False
 
 
-def _resume_command(context: typer.Context) -> str:
+def _resume_command(context: typer.Context, ranks: Ranks | None) -> str:
     """The command line of this run, with ``--resume``."""
     words = ["graphcaps", "train"]
+    if ranks is not None:
+        words = ["torchrun", f"--nproc-per-node={ranks.size}", "-m", *words]
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         value = context.params.get(parameter.name or "")
@@ -396,10 +400,7 @@ def _describe_ranks(ranks: Ranks, training: SingleTraining) -> str:
     assert training.shard is not None
     counts = [f"{count:,}" for count in ranks.gather(training.shard.owned.numel())]
     held = f"{', '.join(counts[:-1])} and {counts[-1]}"
-    return (
-        f"{ranks.size} processes ({ranks.backend}) hold {held} of the training and validation graphs. The baseline, "
-        "which needs all of them, is left out."
-    )
+    return f"{ranks.size} processes ({ranks.backend}) hold {held} of the training and validation graphs."
 
 
 def _describe_stacking(training: SingleTraining) -> str:

@@ -38,7 +38,7 @@ class MappedStore:
 
     def open(self) -> GraphStore:
         """The store, whose arrays are mapped. Changes to them stay in this process."""
-        arrays = {name: self._map(name) for name in self.arrays}
+        arrays: dict[str, Any] = {name: self._map(name) for name in self.arrays}
         truth = {name: self._map(f"truth.{name}") for name in self.truth}
         return GraphStore(**self.values, **arrays, truth=truth)
 

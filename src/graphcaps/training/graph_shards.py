@@ -45,11 +45,12 @@ def assign_graphs(parts: Sequence[Tensor], num_graphs: int, num_ranks: int) -> T
         num_graphs (int): Number of graphs G.
         num_ranks (int): Number of ranks.
     """
-    owner = torch.full((num_graphs,), -1)
+    owner, count = torch.full((num_graphs,), -1), 0
     for part in parts:
         graphs = part.unique()
         graphs = graphs[owner[graphs] < 0]
-        owner[graphs] = torch.arange(graphs.numel()) % num_ranks
+        owner[graphs] = torch.arange(count, count + graphs.numel()) % num_ranks
+        count += graphs.numel()
     return owner
 
 

@@ -67,5 +67,5 @@ def prepare_inputs(
     kinds = encoded.recipe.edge_kinds
     factory = model_factory(config, encoded.x.size(-1), store.num_classes, kinds)
     precomputed = precompute(encoded.store, precomputation_of(factory), dtype=encoded.x.dtype, cached=True)
-    graphs, x = move_to_device(precomputed, encoded.x, device)
-    return TrainingInputs(graphs, x, encoded.recipe, factory, device)
+    moved, x = move_to_device(precomputed, encoded.x, device)
+    return TrainingInputs(moved, x, encoded.recipe, factory, device)
