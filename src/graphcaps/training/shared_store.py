@@ -30,8 +30,7 @@ def share_store(ranks: Ranks, make: Callable[[], GraphStore]) -> GraphStore:
     """
     mapped: MappedStore | None = None
     smiles: tuple[str, ...] | None = None
-    temporary = TemporaryDirectory(prefix="graphcaps-", ignore_cleanup_errors=True)
-    with temporary if ranks.is_first else nullcontext("") as folder:
+    with _temporary_folder() if ranks.is_first else nullcontext("") as folder:
         if ranks.is_first:
             store = make()
             smiles, mapped = store.smiles, write_mapped(store, Path(folder))
@@ -41,6 +40,10 @@ def share_store(ranks: Ranks, make: Callable[[], GraphStore]) -> GraphStore:
         opened = mapped.open()
         ranks.gather(None)  # all ranks have opened the files
     return opened if smiles is None else replace(opened, smiles=smiles)
+
+
+def _temporary_folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="graphcaps-", ignore_cleanup_errors=True)
 
 
 def check_same_data(ranks: Ranks, digest: str) -> None:

@@ -16,7 +16,13 @@ from typer.testing import CliRunner
 from graphcaps.cli.main import app
 from graphcaps.data.datasets import download, loading, molecule_tasks
 from graphcaps.data.datasets.cache import cache_contents
-from graphcaps.data.datasets.loading import find_dataset, load_dataset, open_dataset, search_folders
+from graphcaps.data.datasets.loading import (
+    find_dataset,
+    load_dataset,
+    open_dataset,
+    search_folders,
+    source_digest,
+)
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError, MissingExtraError, UsageError
 
@@ -357,3 +363,17 @@ def test_barabasi_albert_sets_need_no_file(name):
     loaded = open_dataset(name)
     assert (loaded.source, len(loaded.store)) == (None, 1000)
     assert loaded.store.catalogue_name == loaded.store.name == name.lower().replace("_", "-")
+
+
+def test_the_digest_of_a_source_follows_its_content(tmp_path):
+    (tmp_path / "a.csv").write_text("smiles,y\nC,0\n")
+    (tmp_path / "b.csv").write_text("smiles,y\nC,1\n")
+    first = source_digest(tmp_path / "a.csv")
+    assert first != source_digest(tmp_path / "b.csv")
+    (tmp_path / "b.csv").write_text("smiles,y\nC,0\n")
+    assert first == source_digest(tmp_path / "b.csv")
+    write_tu(tmp_path / "TINY", "TINY")
+    whole = source_digest(tmp_path / "TINY")
+    write_tu(tmp_path / "OTHER" / "TINY", "TINY", graphs=3)
+    assert whole != source_digest(tmp_path / "OTHER" / "TINY")
+    assert source_digest("planted-parts") == "planted-parts"
