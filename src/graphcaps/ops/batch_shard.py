@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import UsageError
+from graphcaps.ops.compilation import is_traced
 from graphcaps.types import ShapeRepr
 
 __all__ = ["BatchShard", "current_shard", "share_of_rank", "sum_over_ranks", "use_shard"]
@@ -78,13 +79,13 @@ def use_shard(shard: BatchShard) -> Iterator[None]:
 
 
 def current_shard() -> BatchShard | None:
-    """The shard of the block that is running; ``None`` if batches are whole."""
-    return _shard.get()
+    """The shard of the block that is running; ``None`` if batches are whole, as those of traced models are."""
+    return None if is_traced() else _shard.get()
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
     """The sum of ``x`` over all processes, with its gradient; ``x`` itself if the batch is whole."""
-    shard = _shard.get()
+    shard = current_shard()
     if shard is None:
         return x
     total: Tensor = _SumOverRanks.apply(x, shard)
@@ -93,7 +94,7 @@ def sum_over_ranks(x: Tensor) -> Tensor:
 
 def share_of_rank(loss: Tensor) -> Tensor:
     """The share of this process in a loss that all processes compute alike, from sums over all of them."""
-    shard = _shard.get()
+    shard = current_shard()
     return loss if shard is None else loss / shard.num_ranks
 
 

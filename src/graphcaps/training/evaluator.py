@@ -33,6 +33,7 @@ class LabelledGraphs(Protocol):
     @property
     def empty_graphs(self) -> Tensor: ...
 
+
 _KEPT_ROWS = 1 << 14
 """Number of nodes up to which the batches of an evaluation on a CPU are kept between epochs."""
 
