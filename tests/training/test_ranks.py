@@ -133,12 +133,16 @@ def test_a_run_of_two_ranks_is_resumed_by_three_and_by_one(tmp_path):
         training = FinalTraining(labelled(), run_config("gin", epochs), ranks=ranks, **options)
         if resume:
             training.resume(tmp_path / "checkpoint")
+        else:  # threads share torch's generator
+            training.trainer.load_state(initial)
         for _ in training.run():
             pass
         if ranks is None or ranks.is_first:
             training.save(tmp_path / "checkpoint")
         return {name: value.clone() for name, value in training.trainer.state().items()}
 
+    start = FinalTraining(labelled(), run_config("gin", 3), **options).trainer.state()
+    initial = {name: value.clone() for name, value in start.items()}
     whole = run(None, 3, resume=False)
     run_ranks(2, lambda ranks: run(ranks, 1, resume=False))
     run_ranks(3, lambda ranks: run(ranks, 2, resume=True))

@@ -47,7 +47,7 @@ from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.replicas import replica_model
 from graphcaps.training.single_training import FinalResult, SingleTraining
-from graphcaps.training.trainer import EpochEnd, TrainingError
+from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["FinalTraining", "make_training", "train_final"]
@@ -160,8 +160,6 @@ class FinalTraining(SingleTraining):
             owned = None if self.shard is None else self.shard.owned
             inputs = prepare_inputs(store, config, self.device, owner="train", recipe=recipe, graphs=owned)
             self.recipe, self._factory = inputs.recipe, inputs.factory
-            if ranks is not None:
-                check_layers(inputs.factory(()))
             initial = None
             if start is not None:
                 names = [f"member {number}" if members > 1 else "" for number in range(1, members + 1)]
@@ -186,6 +184,8 @@ class FinalTraining(SingleTraining):
                 metric=self.metric,
                 shard=self.shard,
             )
+            if isinstance(self.trainer, Trainer) and ranks is not None:
+                check_layers(self.trainer.model)
         has_validation = self.holdout.validation.numel() > 0
         F = len(replicas)
         self.best = BestWeights(has_validation, config.training.epochs, F, metric=self.metric)
