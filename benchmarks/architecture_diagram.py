@@ -30,6 +30,7 @@ ROLES = {
     "explanation": "traces, scores, drawings",
     "inference": "model file, predictions",
     "training": "one loop for F replicas",
+    "execution": "cells, here or on a cluster",
     "evaluation": "cross-validation, records",
     "presets": "configurations",
     "reproduction": "the paper's tables",

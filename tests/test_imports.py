@@ -53,6 +53,9 @@ ALLOWED: dict[str, set[str]] = {
         "presets",
     },
 }
+ALLOWED["execution"] = {*ALLOWED["training"], "training"}
+ALLOWED["evaluation"].add("execution")
+ALLOWED["reproduction"].add("execution")
 ALLOWED["bench"] = {*ALLOWED["reproduction"], "reproduction"}
 ALLOWED["comparison"] = {*ALLOWED["bench"], "explanation"}
 ALLOWED["search"] = {*ALLOWED["reproduction"], "explanation"} - {"reproduction"}

@@ -11,7 +11,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.models.builder import join_builders, model_factory
 from graphcaps.registry import Interval
-from graphcaps.search import SearchSpace, Trial
+from graphcaps.search import SearchSpace, Trial, trial_cells
 from graphcaps.search import successive_halving as module
 from graphcaps.search.proposals import RandomProposer
 from graphcaps.search.search_space import space_from_dict
@@ -133,7 +133,7 @@ def test_a_trial_that_diverges_is_dropped(monkeypatch: pytest.MonkeyPatch) -> No
         return trainer
 
     expected = list(_trainer(2).train(_trials(4)))[-1]
-    monkeypatch.setattr(module, "make_trainer", with_nan)
+    monkeypatch.setattr(trial_cells, "make_trainer", with_nan)
     trials = list(_trainer(2).train(_trials(4)))[-1]
     assert trials[1].state == "diverged"
     assert trials[1].loss == math.inf

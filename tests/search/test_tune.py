@@ -13,6 +13,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
+from graphcaps.evaluation import training_cells
 from graphcaps.evaluation.ledger import held_out_accuracies as cross_validated
 from graphcaps.evaluation.replica_groups import ReplicaGroup
 from graphcaps.presets import load_preset
@@ -200,17 +201,17 @@ def test_each_outer_fold_derives_its_settings_from_its_own_training_graphs(
 ) -> None:
     store, folds = graphs(), _search().folds
     trained: dict[int, int] = {}
-    train_group = nested_search.train_group
+    train_group = training_cells.train_group
 
     def resolve(config: RunConfig, part: GraphStore) -> RunConfig:
         return config.with_training(batch_size=part.num_nodes, epochs=1)
 
-    def train(group: ReplicaGroup, inputs: Any, config: RunConfig) -> Any:
+    def train(group: ReplicaGroup, inputs: Any, config: RunConfig, **options: Any) -> Any:
         trained.update({replica.fold: config.training.batch_size for replica in group.replicas})
-        return train_group(group, inputs, config)
+        return train_group(group, inputs, config, **options)
 
     monkeypatch.setattr(nested_search, "resolve_config", resolve)
-    monkeypatch.setattr(nested_search, "train_group", train)
+    monkeypatch.setattr(training_cells, "train_group", train)
     held_out_accuracies(store, [CONFIG] * 3, folds, seed=0, device=torch.device("cpu"))
     assert trained == {fold: store[folds.paper(fold).train].num_nodes for fold in range(3)}
     assert len(set(trained.values())) > 1

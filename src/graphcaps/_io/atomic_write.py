@@ -27,6 +27,7 @@ __all__ = [
     "escape_text",
     "remove_leftovers",
     "remove_temporary_files",
+    "temporary_file",
     "write_atomically",
     "write_folder_atomically",
 ]
@@ -143,9 +144,33 @@ def remove_leftovers(folder: Path) -> None:
             name = _TEMPORARY.fullmatch(path.name)
             if name is None or not path.is_file():
                 continue
-            ended = name["machine"] == _machine() and _has_ended(int(name["process"]))
-            if ended or time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
+            if name["machine"] == _machine():
+                is_left = _has_ended(int(name["process"]))
+            else:
+                is_left = time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS
+            if is_left:
                 path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary_file(folder: Path) -> Iterator[Path]:
+    """An empty file with a name of its own inside the block; :func:`remove_leftovers` removes it after a kill.
+
+    Args:
+        folder (Path): An existing folder.
+
+    Raises:
+        DataError: If the file cannot be made.
+    """
+    path = _temporary_path(Path(os.path.realpath(folder)) / "marker")
+    try:
+        path.touch()
+    except OSError as error:
+        raise DataError(folder, f"no file can be made in this folder ({error.strerror or error})") from error
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _has_ended(process: int) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
 from graphcaps.cli.data_options import (
     Atoms,
     Bad,
@@ -67,6 +68,7 @@ _FAILED = 1  # exit code if a model failed
 
 
 def compare(
+    context: typer.Context,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -102,6 +104,7 @@ def compare(
     fractions: Fractions = None,
     epochs: Epochs = None,
     device: Device = "auto",
+    ray: RayAddress = None,
     out: Annotated[
         Path | None,
         option("--out", metavar="DIR", help="Folder for records, tables, the picture and the page."),
@@ -156,6 +159,7 @@ def compare(
     run = ComparisonRun(
         data, models.split(","), seeds=seeds, protocol=protocol, baseline=baseline, folds=folds, epochs=epochs,
         device=device, results=None if out is None else ResultsStore(out), resume=resume,
+        executor=open_cluster(context, ray),
     )  # fmt: skip
     for dataset, splits in loaded:
         if groups is None and not splits and (copies := describe_copies_in_folds(dataset.store.smiles)):
@@ -163,8 +167,9 @@ def compare(
     count = f"{count_noun(len(run.models), 'model')} on {count_noun(len(data), 'data set')}"
     note(f"Comparing {count}: {', '.join(run.models)}.")
     try:
-        with _progress(quiet=form == "json") as update:
-            comparison = run.run(update)
+        quiet = form == "json"
+        with _progress(quiet=quiet) as update, cluster_progress(quiet=quiet or ray is None) as update_cluster:
+            comparison = run.run(update, update_cluster)
     except KeyboardInterrupt as error:
         note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
         raise typer.Exit(130) from error

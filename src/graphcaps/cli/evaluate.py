@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
 from graphcaps.cli.data_options import (
     Atoms,
     Bad,
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from graphcaps.evaluation.committee_results import CommitteeResults
     from graphcaps.evaluation.epoch_selection import AccuracyEstimate, MetricEstimate
     from graphcaps.evaluation.mixture_results import MixtureResults
+    from graphcaps.execution import RayExecutor
     from graphcaps.training import CallbackError
 
 __all__ = ["evaluate"]
@@ -92,6 +94,7 @@ _MAX_CLASSES = 10  # in a sentence
 
 
 def evaluate(
+    context: typer.Context,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -134,6 +137,7 @@ def evaluate(
     max_nodes: MaxNodes = None,
     precision: Precision = None,
     device: Device = "auto",
+    ray: RayAddress = None,
     baseline: Annotated[
         bool | None,
         option(
@@ -227,6 +231,7 @@ def evaluate(
     )
     loaded = load_with_splits("evaluate", names, root, options, split, repeat, seed, fractions)
     results = None if out is None else ResultsStore(out)
+    executor = open_cluster(context, ray, log=log)
     validations = []
     for dataset, fixed_splits in loaded:  # all options are checked before the first training
         store = dataset.store
@@ -255,7 +260,7 @@ def evaluate(
                 variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
                 groups=grouping, split=fixed_splits or None, patience=patience or None,
                 metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
-                members=ensemble, division=division, companion=companion,
+                members=ensemble, division=division, companion=companion, executor=executor,
             )
             for division in range(divisions)
         ]  # fmt: skip
@@ -270,8 +275,15 @@ def evaluate(
     with ExitStack() as locks:
         for validation in (each for _, of_dataset in validations for each in of_dataset):
             locks.enter_context(validation.lock())  # all of them before the first training
-        for dataset, of_dataset in validations:
+        for _, of_dataset in validations if executor is not None else ():
             _describe_run(of_dataset, preset)
+        if executor is not None:
+            _train_on_cluster(
+                [each for _, of_dataset in validations for each in of_dataset], executor, out, as_json
+            )
+        for dataset, of_dataset in validations:
+            if executor is None:
+                _describe_run(of_dataset, preset)
             runs = [
                 _run(each, f"{number}/{divisions}" if divisions > 1 else "", out, as_json, callback_errors)
                 for number, each in enumerate(of_dataset, 1)
@@ -456,6 +468,21 @@ def _run(
             raise
         callback_errors.append(error)
         return error.result
+    except KeyboardInterrupt as error:
+        note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
+        raise typer.Exit(130) from error
+
+
+def _train_on_cluster(
+    validations: Sequence[CrossValidation], executor: RayExecutor, out: Path | None, quiet: bool
+) -> None:
+    """Trains all cells of all data sets at a time; the records are then complete. Ctrl-C says how to continue."""
+    from graphcaps.evaluation.cross_validation import train_together
+
+    parts = [part for validation in validations for part in validation.parts]
+    try:
+        with cluster_progress(quiet=quiet) as update:
+            train_together(parts, executor, on_progress=update)
     except KeyboardInterrupt as error:
         note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
         raise typer.Exit(130) from error

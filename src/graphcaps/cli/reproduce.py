@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
 from graphcaps.cli.output import count_noun, note, option, print_json, print_text, terminal
 from graphcaps.errors import ArgumentError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from graphcaps.evaluation import RecordKey, ResultsStore
+    from graphcaps.execution import RayExecutor
     from graphcaps.reproduction.cells import Training
     from graphcaps.reproduction.measured import CellResult
     from graphcaps.reproduction.plan import Progress
@@ -26,6 +28,7 @@ _FORMATS = ("table", "markdown", "latex", "json")
 
 
 def reproduce(
+    context: typer.Context,
     tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="table1 to table6, or all.")],
     rows: Annotated[
         str | None,
@@ -74,6 +77,7 @@ def reproduce(
         option("--precision", metavar="NAME", help="Of new trainings on a GPU: float32, tf32 or bf16."),
     ] = "tf32",
     device: Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")] = "auto",
+    ray: RayAddress = None,
     jobs: Annotated[
         int, option("--jobs", metavar="N", min=1, help="Number of parallel trainings on a GPU.")
     ] = 3,
@@ -114,7 +118,8 @@ def reproduce(
     missing, not_started = {key for key in keys if key not in store or key in others}, 0
     if not report:
         not_started = _train(
-            needed, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root
+            *(needed, store, seeds, resume, form == "json", epochs, precision, device, jobs, minutes, root),
+            open_cluster(context, ray),
         )
     compared = MeasuredLedgers(ResultsStore(comparison), seeds) if epochs is None else None
     found = cell_results(cells, MeasuredLedgers(store, seeds), epochs, compared)
@@ -183,6 +188,7 @@ def _train(
     jobs: int,
     minutes: float | None,
     root: Path | None,
+    executor: RayExecutor | None,
 ) -> int:
     from graphcaps.cli.output_files import check_output_folder
     from graphcaps.reproduction.plan import plan_runs, reproduce
@@ -193,10 +199,12 @@ def _train(
         return 0
     note(f"{len(runs)} trainings are missing; records go to {store.folder}.")
     try:
-        with _bars(quiet) as update:
+        is_local = executor is None
+        with _bars(quiet) as update, cluster_progress(quiet=quiet or is_local) as update_cluster:
             return reproduce(
                 runs, store, seeds=seeds, epochs=epochs, precision=precision, device=device, jobs=jobs,
-                minutes=minutes, resume=resume, root=root, on_progress=update,
+                minutes=minutes, resume=resume, root=root, on_progress=update, executor=executor,
+                on_cluster=update_cluster,
             )  # fmt: skip
     except KeyboardInterrupt as error:
         note("Stopped. Continue with the same command and --resume.")

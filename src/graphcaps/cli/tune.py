@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphcaps.cli.cluster_options import RayAddress, open_cluster
 from graphcaps.cli.data_options import (
     Atoms,
     Bad,
@@ -50,6 +51,7 @@ _SHOWN = 5  # trials in the table
 
 
 def tune(
+    context: typer.Context,
     source: Source,
     root: Root = None,
     trials: Annotated[int, option("--trials", metavar="N", help="Number of trials.")] = 64,
@@ -94,6 +96,7 @@ def tune(
         ),
     ] = 3,
     device: Device = "auto",
+    ray: RayAddress = None,
     out: Annotated[
         Path | None,
         option("--out", metavar="DIR", help="Folder for best.toml, trials.csv, study.db and pictures."),
@@ -139,6 +142,7 @@ def tune(
         store, config, space=space, trials=trials, minutes=minutes, nested=nested, folds=folds,
         groups=named_groups(groups, loaded), split=splits or None, seed=seed, sampler=sampler, batch=batch,
         per_shape=per_shape, reduction=reduction, device=device, out=out, resume=resume,
+        executor=open_cluster(context, ray),
     )  # fmt: skip
     _introduce(run, describe_preset(store, run.search.config, preset))
     try:
@@ -216,6 +220,9 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[SearchProgress], None]]:
             parts = [f"{event.ended}/{event.trials} trials"]
             if event.epoch is not None:
                 parts.append(f"epoch {event.epoch.epoch}/{event.epoch.rung}")
+            if event.cluster is not None:
+                nodes = count_noun(event.cluster.nodes, "node")
+                parts.append(f"{nodes}, {count_noun(event.cluster.running, 'cell')} running or waiting")
             if event.best is not None:
                 parts.append(f"best {event.best.loss:.4f} (trial {event.best.number})")
             progress.update(tasks[event.part], completed=event.work, metrics="  ".join(parts))

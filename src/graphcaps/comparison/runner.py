@@ -18,17 +18,25 @@ from graphcaps.comparison.comparison import Comparison, ComparisonCell, choose_b
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError, GraphcapsError, shorten
-from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, Groups, build_folds
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError, UsageError, shorten
+from graphcaps.evaluation.cross_validation import (
+    CrossValidation,
+    GroupEpoch,
+    Groups,
+    JointProgress,
+    build_folds,
+    train_together,
+)
 from graphcaps.evaluation.fold_learning import fold_learning_warning
 from graphcaps.evaluation.record import PROTOCOLS, RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.execution.cell import Executor
+from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model, is_classical, model_names
 from graphcaps.presets.model_presets import comparison_config
 from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS
 from graphcaps.training.auto_config import check_run_types
-from graphcaps.training.device import choose_device
 
 __all__ = ["CellProgress", "ComparedData", "ComparisonRun", "choose_models", "compare"]
 
@@ -86,6 +94,7 @@ def compare(
     results: ResultsStore | str | Path | None = None,
     resume: bool = False,
     on_progress: Callable[[CellProgress], object] | None = None,
+    executor: Executor | None = None,
 ) -> Comparison:
     """Trains and tests several models on the same folds, and compares them.
 
@@ -110,6 +119,8 @@ def compare(
         resume (bool): Keep finished records of ``results`` and continue unfinished trainings. (default: ``False``)
         on_progress (callable, optional): Called with a :class:`CellProgress` when a cell starts, after every epoch, and
             when it is finished.
+        executor (Executor, optional): Where the models are trained, such as a
+            :class:`graphcaps.execution.RayExecutor`. (default: in this process)
 
     Returns:
         Comparison: Results of every cell, tests and ranks.
@@ -131,6 +142,7 @@ def compare(
         device=device,
         results=results if isinstance(results, ResultsStore) or results is None else ResultsStore(results),
         resume=resume,
+        executor=executor,
     )
     return run.run(on_progress)
 
@@ -158,6 +170,7 @@ class ComparisonRun:
         device: str = "auto",
         results: ResultsStore | None = None,
         resume: bool = False,
+        executor: Executor | None = None,
     ) -> None:
         if not data:
             raise ArgumentError("compare", "stores", "be at least one data set", "none")
@@ -174,7 +187,8 @@ class ComparisonRun:
             raise ArgumentError("compare", "protocol", expected, repr(protocol))
         if epochs is not None and (type(epochs) is not int or epochs < 1):
             raise ArgumentError("compare", "epochs", "be a whole number from 1 on", epochs)
-        choose_device(device, "compare")
+        self.executor = LocalExecutor() if executor is None else executor
+        self.executor.choose_device(device, "compare")
         self.data, self.models = tuple(data), choose_models(models, [each.store for each in data])
         self.baseline = choose_baseline(self.models, baseline, "compare")
         self.seeds, self.protocol, self.folds = seeds, protocol, folds
@@ -196,19 +210,68 @@ class ComparisonRun:
             return config
         return config.with_training(epochs=self.epochs, precision=self.precision)
 
-    def run(self, on_progress: Callable[[CellProgress], object] | None = None) -> Comparison:
+    def run(
+        self,
+        on_progress: Callable[[CellProgress], object] | None = None,
+        on_cluster: Callable[[JointProgress], object] | None = None,
+    ) -> Comparison:
         """Trains what has no record yet and returns the comparison of all cells.
+
+        Args:
+            on_progress (callable, optional): As in :func:`compare`.
+            on_cluster (callable, optional): Called when a cell starts or ends on a cluster.
 
         Raises:
             DataError: If another process runs a comparison in the same folder of results.
         """
         pairs = [(data, model) for data in self.data for model in self.models]
         with nullcontext() if self.results is None else _lock(self.results):
+            trained = {} if self.executor.is_local else self._train_together(pairs, on_cluster)
             cells = [
-                self.run_cell(data, model, on_progress, number, len(pairs))
+                self.run_cell(data, model, on_progress, number, len(pairs), trained.get((data, model)))
                 for number, (data, model) in enumerate(pairs, 1)
             ]
         return Comparison(cells, baseline=self.baseline)
+
+    def _train_together(
+        self,
+        pairs: Sequence[tuple[ComparedData, str]],
+        on_cluster: Callable[[JointProgress], object] | None,
+    ) -> dict[tuple[ComparedData, str], CrossValidation | Exception]:
+        """The cross-validation of each pair, trained on the cluster, or why it failed."""
+        found: dict[tuple[ComparedData, str], CrossValidation | Exception] = {}
+        for data, model in pairs:
+            try:
+                found[data, model] = self._validation(data, model, self.config(data.store, model))
+            except (
+                Exception
+            ) as error:  # a model may raise anything, and the other models are still to be trained
+                found[data, model] = error
+        validations = [each for each in found.values() if isinstance(each, CrossValidation)]
+        errors: dict[CrossValidation, Exception] = {}
+        train_together(validations, self.executor, on_progress=on_cluster, errors=errors)
+        for pair, each in found.items():
+            if isinstance(each, CrossValidation) and each in errors:
+                if isinstance(errors[each], UsageError):  # of the cluster, such as other versions on a node
+                    raise errors[each]
+                found[pair] = errors[each]
+        return found
+
+    def _validation(self, data: ComparedData, model: str, config: RunConfig) -> CrossValidation:
+        return CrossValidation(
+            data.store,
+            config,
+            folds=self.folds,
+            seeds=self.seeds,
+            protocol=self.protocol,
+            device="auto" if is_classical(model) else self.device,
+            variant=model,
+            results=self.results,
+            resume=self.resume,
+            groups=data.groups,
+            split=data.split,
+            executor=self.executor,
+        )
 
     def run_cell(
         self,
@@ -217,8 +280,17 @@ class ComparisonRun:
         on_progress: Callable[[CellProgress], object] | None = None,
         number: int = 1,
         of: int = 1,
+        trained: CrossValidation | Exception | None = None,
     ) -> ComparisonCell:
-        """Trains one model on one data set. An exception becomes the failure of the cell; Ctrl-C is raised."""
+        """Trains one model on one data set. An exception becomes the failure of the cell; Ctrl-C is raised.
+
+        Args:
+            data (ComparedData): The data set.
+            model (str): Name of the model.
+            on_progress (callable, optional): As in :func:`compare`.
+            number, of (int): Number of the cell, from 1, and number of cells. (default: 1)
+            trained (CrossValidation or Exception, optional): One that is trained already, or why it failed.
+        """
         name, config = data.store.name, RunConfig(model=model)
 
         def report(epoch: GroupEpoch | None = None, cell: ComparisonCell | None = None) -> None:
@@ -228,19 +300,9 @@ class ComparisonRun:
         try:
             config = self.config(data.store, model)
             report()
-            validation = CrossValidation(
-                data.store,
-                config,
-                folds=self.folds,
-                seeds=self.seeds,
-                protocol=self.protocol,
-                device="auto" if is_classical(model) else self.device,
-                variant=model,
-                results=self.results,
-                resume=self.resume,
-                groups=data.groups,
-                split=data.split,
-            )
+            if isinstance(trained, Exception):
+                raise trained
+            validation = trained or self._validation(data, model, config)
             ledger = validation.run(report)
             learns = model != "majority"  # which predicts the largest class by definition
             warning = fold_learning_warning(ledger, [validation], model) if learns else ""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from graphcaps._io.atomic_write import remove_leftovers
+from graphcaps._io.atomic_write import remove_leftovers, temporary_file
 from graphcaps.errors import DataError
 from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.replica_groups import ReplicaGroup
@@ -39,6 +39,25 @@ class CheckpointDir:
         if self.folder is None:
             return None
         return self.folder / f"{self._prefix(group.protocol)}{group.name}.checkpoint"
+
+    def absolute(self) -> CheckpointDir:
+        """The same folder for processes with another working directory."""
+        results = None if self.results is None else self.results.absolute()
+        return CheckpointDir(results, self.dataset, self.variant, self.division)
+
+    @contextlib.contextmanager
+    def marker(self) -> Iterator[Path | None]:
+        """A file in the folder of results, by which other machines can tell whether they share it.
+
+        Yields:
+            Path: Its absolute path; ``None`` without a folder of results.
+        """
+        if self.results is None:
+            yield None
+            return
+        self.results.mkdir(parents=True, exist_ok=True)
+        with temporary_file(self.results) as path:
+            yield path
 
     def write_problem(self) -> str:
         """Why no checkpoint can be written, as a sentence; "" if nothing is known to prevent it."""

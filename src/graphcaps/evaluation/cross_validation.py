@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from graphcaps._io.provenance import describe_hardware, versions_and_commit
+from graphcaps._io.provenance import versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.quality.summary import describe_empty_graphs
 from graphcaps.data.quality.twins import has_twin, twin_colours
@@ -32,9 +32,8 @@ from graphcaps.data.splits.class_counts import (
 from graphcaps.data.splits.folds import Folds, Split, stratified_folds
 from graphcaps.data.splits.groups import Grouping, resolve_groups
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError, warn_user
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError, warn_user
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
-from graphcaps.evaluation.classical_folds import fit_group
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.fold_metrics import FoldMetrics
 from graphcaps.evaluation.graph_predictions import GraphPredictions
@@ -49,8 +48,17 @@ from graphcaps.evaluation.record import (
     SeedRecord,
     settings,
 )
-from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_groups, train_group
+from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_groups
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
+from graphcaps.evaluation.training_cells import (
+    CellResult,
+    ClassicalCell,
+    GroupCell,
+    NetworkCell,
+    TrainingOptions,
+)
+from graphcaps.execution.cell import Cell, ClusterProgress, Executor
+from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
@@ -59,13 +67,11 @@ from graphcaps.training.auto_config import check_network_options, check_run_type
 from graphcaps.training.classical_training import check_members
 from graphcaps.training.companion_weights import companion_configs, stacking_folds
 from graphcaps.training.data_notes import describe_reading
-from graphcaps.training.device import choose_device
 from graphcaps.training.early_stopping import check_metric, check_patience
 from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import check_nodes, label_column_hint
 from graphcaps.training.loop import Callback, CallbackError, RunInfo, hyperparameters, notify_result
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
-from graphcaps.training.peak_memory import PeakMemory
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
@@ -76,12 +82,14 @@ __all__ = [
     "CrossValidation",
     "GroupEpoch",
     "Groups",
+    "JointProgress",
     "SeedCollector",
     "build_folds",
     "check_divisions",
     "check_joint_variants",
     "cross_validate",
     "group_graphs",
+    "train_together",
 ]
 
 FOLDS_SEED = 12345  # the same folds for every model, seed and published result; plus the number of a division
@@ -126,6 +134,7 @@ class CompletedSeed:
         predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were kept.
         capsule_use (tuple): Capsules in use of each fold after the last epoch; empty for a model without capsules.
         peak_memory (int, optional): Largest memory of its groups, in bytes.
+        hardware (str): Description of the devices of its groups.
     """
 
     protocol: Protocol
@@ -137,6 +146,7 @@ class CompletedSeed:
     predictions: GraphPredictions | None = None
     capsule_use: tuple[CapsuleUse, ...] = ()
     peak_memory: int | None = None
+    hardware: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +189,7 @@ def cross_validate(
     members: int = 1,
     divisions: int = 1,
     companion: str | None = None,
+    executor: Executor | None = None,
 ) -> Ledger:
     """Trains and tests a model on every fold of a data set, under every seed.
 
@@ -232,6 +243,9 @@ def cross_validate(
         companion (str, optional): Name of a classical model that is fitted on the same folds and mixed with the network
             (docs/companion.md), or several with commas between them. They have records of their own, and
             :meth:`Ledger.mixture` gives the results. Only with the protocol held-out. (default: none)
+        executor (Executor, optional): Where the trainings run, such as a
+            :class:`graphcaps.execution.RayExecutor`, which calls neither ``on_event`` nor ``callbacks``.
+            (default: in this process)
 
     Returns:
         Ledger: One record per protocol, seed and division.
@@ -251,7 +265,7 @@ def cross_validate(
             variant=variant, results=results_store, resume=resume, checkpoint_every=checkpoint_every,
             groups=groups, split=split, patience=patience, metric=metric, class_weight=class_weight,
             predictions=predictions, callbacks=callbacks, members=members, division=division,
-            companion=companion,
+            companion=companion, executor=executor,
         )
         for division in range(divisions)
     ]  # fmt: skip
@@ -260,6 +274,8 @@ def cross_validate(
     with ExitStack() as locks:
         for validation in validations:  # all of them before the first training
             locks.enter_context(validation.lock())
+        if executor is not None and not executor.is_local:
+            train_together([part for validation in validations for part in validation.parts], executor)
         for validation in validations:
             try:
                 ledgers.append(validation.run(on_event))
@@ -316,6 +332,7 @@ class CrossValidation:
         division: int = 0,
         companion: str | None = None,
         may_lack_classes: bool = False,
+        executor: Executor | None = None,
     ) -> None:
         check_run_types(store, RunConfig() if config is None else config, "cross_validate")
         optional = {"group": group, "checkpoint_every": checkpoint_every}
@@ -345,6 +362,11 @@ class CrossValidation:
             raise ArgumentError("cross_validate", "resume", "come with a folder of results", "none")
         if checkpoint_every is not None and results is None:
             raise ArgumentError("cross_validate", "checkpoint_every", "come with a folder of results", "none")
+        self.executor = LocalExecutor() if executor is None else executor
+        if callbacks and not self.executor.is_local:
+            expected = "be left out where the trainings run in other processes"
+            listed = ", ".join(type(callback).__name__ for callback in callbacks)
+            raise ArgumentError("cross_validate", "callbacks", expected, listed)
         self.store = store
         self.protocols = tuple(p for p in PROTOCOLS if protocol in (p, "both"))
         with_validation = "held-out" in self.protocols
@@ -398,7 +420,7 @@ class CrossValidation:
         ]
         sets = [graphs for graphs in validation_sets if graphs is not None]
         self.metric = check_metric("cross_validate", metric, store.y, sets)
-        self.device = choose_device(device, "cross_validate", self.config.model)
+        self.device = self.executor.choose_device(device, "cross_validate", self.config.model)
         self.results, self.callbacks = results, list(callbacks)
         counts = (len(store), store.num_nodes, store.num_edges, store.num_classes)
         self.data = DatasetFingerprint(*counts, self.folds.checksum, data_digest(store))
@@ -407,6 +429,8 @@ class CrossValidation:
         self.memory_estimate: MemoryEstimate | None = None
         self._inputs: TrainingInputs | None = None
         self._is_locked = False
+        self._collector: SeedCollector | None = None
+        self.runs_together = 1
         folder = None if results is None else results.folder
         self.checkpoints = CheckpointDir(folder, store.name, "+".join(self.variants), division)
         if not resume:
@@ -443,7 +467,14 @@ class CrossValidation:
             groups=self._groups,
             split=self.splits or None,
             division=self.division,
+            executor=self.executor,
         )
+
+    @property
+    def parts(self) -> tuple[CrossValidation, ...]:
+        """This cross-validation and those of its companions."""
+        runs = self.companion_runs
+        return (self,) if runs is None else (self, *runs.folds, *runs.inner)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -497,6 +528,7 @@ class CrossValidation:
         common: dict[str, Any] = {
             "seeds": seeds,
             "predictions": True,
+            "executor": self.executor,
         }
         # Inner records are no results of the data set: they lie in a folder of their own.
         inner_results = None if self.results is None else ResultsStore(self.results.folder / "inner")
@@ -556,43 +588,13 @@ class CrossValidation:
             return self._run_all(on_event)
 
     def _run_all(self, on_event: Callable[[GroupEpoch], object] | None) -> dict[str, Ledger]:
-        records = dict(self.finished)
-        self.checkpoints.remove_leftovers()
-        if not self.is_classical and any(self._missing_runs(protocol) for protocol in self.protocols):
-            self.prepare()
-        groups = [group for protocol in self.protocols for group in self._plan(protocol)]
-        assert self.store.y is not None
-        classes = self.store.y.cpu().numpy()
-        collector = SeedCollector(self.folds.num_folds, self.checkpoints.unused_notes(groups), classes)
-        for number, group in enumerate(groups, 1):
-            memory = PeakMemory(self.device)
-
-            def on_epoch(
-                epoch: EpochEnd,
-                group: ReplicaGroup = group,
-                number: int = number,
-                memory: PeakMemory = memory,
-            ) -> None:
-                memory.sample()
-                if on_event is not None:
-                    counts = number, len(groups), len(group.replicas)
-                    on_event(GroupEpoch(self.store.name, group.protocol, *counts, epoch, self.variant))
-
-            with memory:
-                result = self._train(group, on_epoch)
-            for completed in collector.add(group, result, memory.bytes):
-                record = self._record(completed)
-                records[record.key] = record
-                if self.results is not None:
-                    self.results.add(record)
-            keys = [[self._key(group.protocol, name, seed) for name in self.variants] for seed in self.seeds]
-            finished_seeds = {key[0].seed for key in keys if set(key) <= set(records)}
-            self.checkpoints.remove_finished(group.protocol, finished_seeds)
+        is_finished = not any(self._missing_keys(protocol) for protocol in self.protocols)
+        train_together([self], self.executor, on_event)
         ledgers = {
-            name: Ledger(tuple(record for key, record in records.items() if key.variant == name))
+            name: Ledger(tuple(record for key, record in self.finished.items() if key.variant == name))
             for name in self.variants
         }
-        if groups:
+        if not is_finished:
             results = {
                 f"{rule}_accuracy" if name == self.variant else f"{name}_{rule}_accuracy": estimate.mean / 100
                 for name, ledger in ledgers.items()
@@ -604,6 +606,45 @@ class CrossValidation:
                 error.result = ledgers[self.variant]
                 raise
         return ledgers
+
+    def cells(self, owner: int = 0, marker: Path | None = None) -> list[GroupCell]:
+        """The groups of replicas that have no record yet.
+
+        Args:
+            owner (int): Number of this cross-validation, for the cells. (default: 0)
+            marker (Path, optional): As in :class:`graphcaps.evaluation.training_cells.NetworkCell`.
+        """
+        self.checkpoints.remove_leftovers()
+        if not self.is_classical and any(self._missing_runs(protocol) for protocol in self.protocols):
+            self.prepare()
+        groups = [group for protocol in self.protocols for group in self._plan(protocol)]
+        assert self.store.y is not None
+        notes = self.checkpoints.unused_notes(groups)
+        self._collector = SeedCollector(self.folds.num_folds, notes, self.store.y.cpu().numpy())
+        counts = [(owner, number, len(groups)) for number in range(1, len(groups) + 1)]
+        return [self._cell(group, *each, marker) for group, each in zip(groups, counts, strict=True)]
+
+    def collect(self, cell: GroupCell, result: CellResult) -> None:
+        """Adds the result of a cell, and writes the record of each seed that it completes."""
+        assert self._collector is not None
+        group = cell.group
+        for completed in self._collector.add(group, result.group, result.peak_memory, result.hardware):
+            record = self._record(completed)
+            self.finished[record.key] = record
+            if self.results is not None:
+                self.results.add(record)
+        keys = [[self._key(group.protocol, name, seed) for name in self.variants] for seed in self.seeds]
+        finished_seeds = {key[0].seed for key in keys if set(key) <= set(self.finished)}
+        self.checkpoints.remove_finished(group.protocol, finished_seeds)
+
+    def release(self) -> None:
+        """Frees the encoded graphs, which a later training would encode again."""
+        self._inputs = None
+
+    @property
+    def num_missing(self) -> int:
+        """Number of trainings, folds × seeds, that have no record yet."""
+        return self.folds.num_folds * sum(len(self._missing_keys(protocol)) for protocol in self.protocols)
 
     @property
     def info(self) -> RunInfo:
@@ -629,18 +670,22 @@ class CrossValidation:
         """
         if self._inputs is not None:
             return self._inputs
-        with explain_out_of_memory(self.config, self.device):
-            inputs = prepare_inputs(self.store, self.config, self.device, owner="cross_validate")
+        device = self.executor.data_device(self.device)
+        with explain_out_of_memory(self.config, device):
+            inputs = prepare_inputs(self.store, self.config, device, owner="cross_validate")
             runs = {protocol: self._missing_runs(protocol) for protocol in self.protocols}
             first = next(protocol for protocol in self.protocols if runs[protocol])
             replica = plan_groups(self.folds, first, runs[first], 1)[0].replicas[0]
-            self.memory_estimate = estimate_memory(
-                inputs.factory, inputs.store, inputs.x, replica, self.config.training, self.device
+            estimate = estimate_memory(
+                inputs.factory, inputs.store, inputs.x, replica, self.config.training, device
             )
+            self.memory_estimate = replace(estimate, total=self.executor.total_memory(self.device))
         self._inputs = inputs
         if self.group is None:
-            num_replicas = self.folds.num_folds * max(len(each) for each in runs.values())
-            self.group = self.memory_estimate.max_replicas(num_replicas)
+            seeds = max(len(each) for each in runs.values())
+            fitting = self.memory_estimate.max_replicas(self.folds.num_folds * seeds)
+            counts = self.folds.num_folds, seeds, fitting, self.runs_together
+            self.group = self.executor.group_size(*counts, self.device)
         return inputs
 
     def _load_finished(self, resume: bool) -> dict[RecordKey, SeedRecord]:
@@ -688,33 +733,27 @@ class CrossValidation:
         runs = self._missing_runs(protocol)
         return plan_groups(self.folds, protocol, runs, self.group) if runs else []
 
-    def _train(self, group: ReplicaGroup, on_epoch: Callable[[EpochEnd], object]) -> GroupResult:
+    def _cell(self, group: ReplicaGroup, owner: int, number: int, of: int, marker: Path | None) -> GroupCell:
+        title = f"{self.store.name} {self.variant} {group.protocol} {group.name}"
         if self.is_classical:
-            return fit_group(group, self.store, self.config, on_epoch)
+            return ClassicalCell(title, self.store, self.device, 0, group, owner, number, of, self.config)
         inputs = self.prepare()
+        assert self.memory_estimate is not None
+        kinds = inputs.recipe.edge_kinds
         factories = {
-            name: model_factory(config, inputs.x.size(-1), self.store.num_classes, inputs.recipe.edge_kinds)
+            name: model_factory(config, inputs.x.size(-1), self.store.num_classes, kinds)
             for name, config in self.variants.items()
         }
-        return train_group(
-            group,
-            inputs,
-            self.config,
-            patience=self.patience,
-            metric=self.metric,
-            class_weight=self.class_weight,
-            initializers=factories,
-            data=self.data.sha256,
-            checkpoint=self.checkpoints.path(group),
-            checkpoint_every=self.checkpoint_every,
-            resume=self.resume,
-            # A record is written once all folds of its seed are trained: until then the checkpoint is the result.
-            keep_end=len(group.replicas) < self.folds.num_folds,
-            keep_scores=group.protocol == "held-out",
-            on_epoch=on_epoch,
-            observers=self.callbacks,
-            info=self.info,
-        )
+        options = TrainingOptions(
+            self.folds.num_folds, self.patience, self.metric, self.class_weight, factories, self.data.sha256,
+            self.checkpoint_every, self.info, tuple(self.callbacks),
+        )  # fmt: skip
+        memory = self.memory_estimate.bytes_for(len(group.replicas))
+        checkpoints = self.checkpoints if marker is None else self.checkpoints.absolute()
+        return NetworkCell(
+            title, inputs, self.device, memory, group, owner, number, of, self.config, options, checkpoints,
+            self.resume, self.memory_estimate, marker,
+        )  # fmt: skip
 
     def _key(self, protocol: Protocol, variant: str, seed: int) -> RecordKey:
         return RecordKey(self.store.name, variant, protocol, seed, self.division)
@@ -730,7 +769,7 @@ class CrossValidation:
             metrics = FoldMetrics.from_predictions(predictions, self.store.class_names, self._twins)
         return SeedRecord(
             key, self.variants[key.variant], self.data, self.folds.seed, completed.curves, completed.seconds, now,
-            versions_and_commit(), describe_hardware(self.device), notes, self.partition, self.patience,
+            versions_and_commit(), completed.hardware, notes, self.partition, self.patience,
             self.metric, self.class_weight, metrics, predictions if self.predictions else None,
             completed.capsule_use, completed.peak_memory,
         )  # fmt: skip
@@ -879,9 +918,16 @@ class SeedCollector:
         self._parts: dict[tuple[Protocol, str, int], list[_Part]] = {}
 
     def add(
-        self, group: ReplicaGroup, result: GroupResult, peak_memory: int | None = None
+        self, group: ReplicaGroup, result: GroupResult, peak_memory: int | None = None, hardware: str = ""
     ) -> Iterator[CompletedSeed]:
-        """Adds the events of a group, and its peak memory in bytes, and yields the seeds that it completes."""
+        """Adds the events of a group, and yields the seeds that it completes. Groups may come in any order.
+
+        Args:
+            group (ReplicaGroup): The group.
+            result (GroupResult): Its events.
+            peak_memory (int, optional): Its largest memory in bytes.
+            hardware (str): Description of its device.
+        """
         self._notes += result.notes
         curves = EpochRecords.from_events(result.events, group.replicas, result.epochs_run)
         seconds_per_replica = sum(event.seconds for event in result.events) / len(group.replicas)
@@ -893,11 +939,12 @@ class SeedCollector:
                 probabilities = [result.probabilities[row] for row in rows]
                 predictions = GraphPredictions.from_replicas(replicas, probabilities, self._y)
             use = tuple(result.capsule_use[row] for row in rows) if result.capsule_use else ()
-            part = _Part(curves.folds(rows), seconds_per_replica * len(rows), predictions, use, peak_memory)
+            seconds, first = seconds_per_replica * len(rows), group.replicas[rows[0]].fold
+            part = _Part(first, curves.folds(rows), seconds, predictions, use, peak_memory, hardware)
             self._parts.setdefault((group.protocol, *run), []).append(part)
         completed = [key for key, parts in self._parts.items() if _num_folds(parts) == self.num_folds]
         for key in completed:
-            parts = self._parts.pop(key)
+            parts = sorted(self._parts.pop(key), key=lambda part: part.first_fold)
             joined = EpochRecords.join([part.curves for part in parts])
             seconds = sum(part.seconds for part in parts)
             kept = [part.predictions for part in parts if part.predictions is not None]
@@ -905,21 +952,121 @@ class SeedCollector:
             notes = tuple(dict.fromkeys(self._notes))
             use = tuple(each for part in parts for each in part.capsule_use)
             peak = max((part.peak_memory for part in parts if part.peak_memory is not None), default=None)
-            yield CompletedSeed(*key, joined, seconds, notes, predictions, use, peak)
+            hardware = "; ".join(dict.fromkeys(part.hardware for part in parts))
+            yield CompletedSeed(*key, joined, seconds, notes, predictions, use, peak, hardware)
         if not self._parts:  # notes apply to all seeds that were trained together
             self._notes.clear()
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some folds of a seed, trained in one group: their curves, seconds, predictions, capsules in use and memory."""
+    """Some folds of a seed, trained in one group."""
 
+    first_fold: int
     curves: EpochRecords
     seconds: float
     predictions: GraphPredictions | None
     capsule_use: tuple[CapsuleUse, ...]
     peak_memory: int | None
+    hardware: str
 
 
 def _num_folds(parts: Sequence[_Part]) -> int:
     return sum(part.curves.num_folds for part in parts)
+
+
+@dataclass(frozen=True)
+class JointProgress:
+    """Progress of cross-validations that are trained together on a cluster.
+
+    Args:
+        cluster (ClusterProgress): Nodes and cells.
+        trained, total (int): Trainings, folds × seeds, that have ended, and all of them.
+    """
+
+    cluster: ClusterProgress
+    trained: int
+    total: int
+
+
+def train_together(
+    validations: Sequence[CrossValidation],
+    executor: Executor,
+    on_event: Callable[[GroupEpoch], object] | None = None,
+    *,
+    on_progress: Callable[[JointProgress], object] | None = None,
+    on_finished: Callable[[CrossValidation], object] | None = None,
+    errors: dict[CrossValidation, Exception] | None = None,
+    may_start: Callable[[], bool] = lambda: True,
+) -> list[CrossValidation]:
+    """Trains what several cross-validations lack, the cells of all of them at a time where the executor can.
+
+    Their records are written as they are complete; :meth:`CrossValidation.run` then trains nothing.
+
+    Args:
+        validations (sequence): The cross-validations.
+        executor (Executor): Runs their cells.
+        on_event (callable, optional): Called after every epoch of a cell in this process.
+        on_progress (callable, optional): Called when a cell starts or ends elsewhere.
+        on_finished (callable, optional): Called with each cross-validation when its last cell has ended.
+        errors (dict, optional): Gets the exception of each cross-validation that fails; the others go on. (default: an
+            exception is raised)
+        may_start (callable): Asked before each cross-validation. (default: always)
+
+    Returns:
+        list: Those that were not started.
+    """
+    waiting = [each for each in validations if each.num_missing]
+    total = sum(each.num_missing for each in waiting)
+    trained, not_started = 0, []
+
+    def fail(validation: CrossValidation, error: Exception) -> None:
+        if errors is None:
+            raise error
+        errors.setdefault(validation, error)
+
+    def cells(markers: ExitStack) -> Iterator[Cell[CellResult]]:
+        for owner, validation in enumerate(waiting):
+            if not may_start():
+                not_started.append(validation)
+                continue
+            validation.runs_together = len(waiting)
+            try:
+                marker = None if executor.is_local else markers.enter_context(validation.checkpoints.marker())
+                planned = validation.cells(owner, marker)
+            except GraphcapsError as error:
+                fail(validation, error)
+                continue
+            yield from planned
+            if not executor.is_local:
+                validation.release()
+
+    def on_epoch(cell: Cell[CellResult], epoch: EpochEnd) -> None:
+        assert isinstance(cell, GroupCell)
+        if on_event is not None:
+            group, validation = cell.group, waiting[cell.owner]
+            counts = cell.number, cell.of, len(group.replicas)
+            on_event(GroupEpoch(validation.store.name, group.protocol, *counts, epoch, validation.variant))
+
+    def report(progress: ClusterProgress) -> None:
+        if on_progress is not None:
+            on_progress(JointProgress(progress, trained, total))
+
+    with ExitStack() as stack:
+        for validation in waiting:
+            stack.enter_context(validation.lock())
+        outcomes = executor.run(cells(stack), on_epoch, report)
+        stack.callback(outcomes.close)  # cancels what is still running, after an exception
+        for outcome in outcomes:
+            cell = outcome.cell
+            assert isinstance(cell, GroupCell)
+            validation = waiting[cell.owner]
+            trained += len(cell.group.replicas)
+            if outcome.error is not None:
+                fail(validation, outcome.error)
+                continue
+            assert isinstance(outcome.result, CellResult)
+            validation.collect(cell, outcome.result)
+            if on_finished is not None and not validation.num_missing:
+                on_finished(validation)
+    return not_started

@@ -13,12 +13,18 @@ from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
-from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch
+from graphcaps.evaluation.cross_validation import (
+    CrossValidation,
+    GroupEpoch,
+    JointProgress,
+    train_together,
+)
 from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.execution.cell import Executor
+from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.reproduction.cells import Training
 from graphcaps.reproduction.measured import describe_epochs, how_to_show, other_epochs
-from graphcaps.training.device import choose_device
 
 __all__ = ["Progress", "Run", "plan_runs", "reproduce"]
 
@@ -108,6 +114,8 @@ def reproduce(
     resume: bool = False,
     root: Path | None = None,
     on_progress: Callable[[Progress], object] | None = None,
+    executor: Executor | None = None,
+    on_cluster: Callable[[JointProgress], object] | None = None,
 ) -> int:
     """Trains runs and stores the record of every finished seed.
 
@@ -123,6 +131,9 @@ def reproduce(
         resume (bool): Continue from checkpoints of interrupted runs; without it they are an error.
         root (Path, optional): Folder that is searched first for the data sets.
         on_progress (callable, optional): Called with a :class:`Progress`; from several threads, one at a time.
+        executor (Executor, optional): Where the runs are trained, such as a
+            :class:`graphcaps.execution.RayExecutor`. (default: in this process)
+        on_cluster (callable, optional): Called when a part of a run starts or ends on a cluster.
 
     Returns:
         int: Number of runs that were not started because of ``minutes``.
@@ -141,10 +152,10 @@ def reproduce(
                 stores[name] = open_dataset(name, root).store
             return stores[name]
 
-    def train(number: int, run: Run) -> bool:
-        if minutes is not None and monotonic() - start > 60 * minutes:
-            return False
-        report(run, number, len(runs))
+    def is_late() -> bool:
+        return minutes is not None and monotonic() - start > 60 * minutes
+
+    def prepare(run: Run) -> CrossValidation:
         first, *others = run.trainings
         configs = {
             each.variant.name: each.variant.config(run.dataset, epochs=epochs, precision=precision)
@@ -153,15 +164,33 @@ def reproduce(
         validation = CrossValidation(
             open_once(run.dataset), configs.pop(first.variant.name), variant=first.variant.name,
             joint_variants=configs, seeds=seeds, protocol=run.protocol, device=device, results=results, resume=True,
+            executor=executor,
         )  # fmt: skip
         if not resume:
             validation.checkpoints.require_none(validation.protocols)
-        validation.run_all(lambda epoch: report(run, number, len(runs), epoch))
+        return validation
+
+    def train(number: int, run: Run) -> bool:
+        if is_late():
+            return False
+        report(run, number, len(runs))
+        prepare(run).run_all(lambda epoch: report(run, number, len(runs), epoch))
         report(run, number, len(runs), None, True)
         return True
 
+    executor = LocalExecutor() if executor is None else executor
+    torch_device = executor.choose_device(device, "reproduce")
+    if not executor.is_local:
+        numbers = {prepare(run): (run, number) for number, run in enumerate(runs, 1)}
+        not_started = train_together(
+            list(numbers),
+            executor,
+            on_progress=on_cluster,
+            on_finished=lambda validation: report(*numbers[validation], len(runs), None, True),
+            may_start=lambda: not is_late(),
+        )
+        return len(not_started)
     tasks = [partial(train, number, run) for number, run in enumerate(runs, 1)]
-    torch_device = choose_device(device, "reproduce")
     return sum(not started for started in run_concurrently(tasks, jobs, torch_device))
 
 

@@ -7,7 +7,8 @@ the same folds for comparison; that search has seen all of them, so its accuracy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,16 @@ import torch
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds
 from graphcaps.data.store import GraphStore
+from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.epoch_selection import held_out
-from graphcaps.evaluation.replica_groups import ReplicaGroup, plan_groups, train_group
+from graphcaps.evaluation.replica_groups import ReplicaGroup, plan_groups
+from graphcaps.evaluation.training_cells import CellResult, NetworkCell, TrainingOptions
+from graphcaps.execution.cell import Executor
+from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.search.tuning import Search, SearchProgress, SearchResult, TimeUp
 from graphcaps.training.auto_config import resolve_config
+from graphcaps.training.memory import estimate_memory
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["NestedResult", "held_out_accuracies", "outer_training_part", "run_outer_searches"]
@@ -104,7 +110,13 @@ def run_outer_searches(
 
 
 def held_out_accuracies(
-    store: GraphStore, configs: Sequence[RunConfig], folds: Folds, *, seed: int, device: torch.device
+    store: GraphStore,
+    configs: Sequence[RunConfig],
+    folds: Folds,
+    *,
+    seed: int,
+    device: torch.device,
+    executor: Executor | None = None,
 ) -> np.ndarray:
     """Test accuracy of each fold with its own configuration, at the epoch that its validation fold selects, ``[F]``.
 
@@ -114,20 +126,40 @@ def held_out_accuracies(
         folds (Folds): The folds; each is tested once.
         seed (int): Seed of the training.
         device (device): Device of the training.
+        executor (Executor, optional): Where the folds are trained. (default: in this process)
     """
+    executor = LocalExecutor() if executor is None else executor
     replicas = [each for group in plan_groups(folds, "held-out", [seed]) for each in group.replicas]
     # Data-dependent settings come from the training graphs of the fold alone.
     resolved = [resolve_config(config, store[folds.paper(f).train]) for f, config in enumerate(configs)]
+    host = executor.data_device(device)
+
+    def cells() -> Iterator[NetworkCell]:
+        remaining = list(range(folds.num_folds))
+        while remaining:
+            config = resolved[remaining[0]]
+            same = [fold for fold in remaining if resolved[fold] == config]
+            remaining = [fold for fold in remaining if fold not in same]
+            inputs = prepare_inputs(store, config, host, owner="tune")
+            first = replicas[same[0]]
+            memory = estimate_memory(inputs.factory, inputs.store, inputs.x, first, config.training, host)
+            group = ReplicaGroup("held-out", tuple(replicas[fold] for fold in same))
+            title = f"{store.name} {config.model} {group.name}"
+            yield NetworkCell(
+                title, inputs, device, memory.bytes_for(len(same)), group, 0, 1, 1, config,
+                TrainingOptions(len(same)), CheckpointDir(None, store.name, config.model), False, memory,
+            )  # fmt: skip
+
     accuracies = np.zeros(folds.num_folds)
-    remaining = list(range(folds.num_folds))
-    while remaining:
-        config = resolved[remaining[0]]
-        same = [fold for fold in remaining if resolved[fold] == config]
-        remaining = [fold for fold in remaining if fold not in same]
-        inputs = prepare_inputs(store, config, device, owner="tune")
-        group = ReplicaGroup("held-out", tuple(replicas[fold] for fold in same))
-        result = train_group(group, inputs, config)
-        curves = EpochRecords.from_events(result.events, group.replicas, result.epochs_run)
-        selected = held_out(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
-        accuracies[same] = selected.accuracies
+    with closing(executor.run(cells())) as outcomes:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+            cell, result = outcome.cell, outcome.result
+            assert isinstance(cell, NetworkCell)
+            assert isinstance(result, CellResult)
+            trained = result.group
+            curves = EpochRecords.from_events(trained.events, cell.group.replicas, trained.epochs_run)
+            selected = held_out(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
+            accuracies[[replica.fold for replica in cell.group.replicas]] = selected.accuracies
     return accuracies

@@ -16,6 +16,7 @@ from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.cross_validation import Groups, group_graphs
+from graphcaps.execution.cell import Executor
 from graphcaps.search.nested_search import (
     NestedResult,
     held_out_accuracies,
@@ -140,7 +141,9 @@ class TuneRun:
         store, folds, seed = self.search.store, self.search.folds, self.search.seed
         configs = [each.best_config for each in inner]
         both = [
-            held_out_accuracies(store, each, folds, seed=seed, device=self.search.device)
+            held_out_accuracies(
+                store, each, folds, seed=seed, device=self.search.device, executor=self.search.executor
+            )
             for each in (configs, [search.best_config] * folds.num_folds)
         ]
         return NestedResult(both[0], both[1], inner)
@@ -172,6 +175,7 @@ def tune(
     out: str | Path | None = None,
     resume: bool = False,
     on_event: Callable[[SearchProgress], object] | None = None,
+    executor: Executor | None = None,
 ) -> TuneResult:
     """Searches for the configuration of lowest validation loss.
 
@@ -202,6 +206,8 @@ def tune(
         out (path, optional): Folder for ``best.toml``, ``trials.csv``, Optuna's ``study.db``, pictures and the state.
         resume (bool): Continue the search in ``out``; it makes the same proposals as an unbroken one.
         on_event (callable, optional): Called with a :class:`graphcaps.search.SearchProgress` after every epoch.
+        executor (Executor, optional): Where trials are trained, such as a
+            :class:`graphcaps.execution.RayExecutor`. (default: in this process)
 
     Returns:
         TuneResult: All trials, the best configuration, and the nested result.
@@ -214,6 +220,6 @@ def tune(
     run = TuneRun(
         store, config, space=space, trials=trials, minutes=minutes, folds=folds, nested=nested, groups=groups,
         split=split, seed=seed, sampler=sampler, batch=batch, per_shape=per_shape, reduction=reduction,
-        device=device, out=out, resume=resume,
+        device=device, out=out, resume=resume, executor=executor,
     )  # fmt: skip
     return run.run(on_event)

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from graphcaps._io.atomic_write import temporary_file
 from graphcaps._io.user_folders import expand_home
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds, Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.evaluation.cross_validation import FOLDS_SEED, Groups, build_folds
+from graphcaps.execution.cell import ClusterProgress, Executor
+from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.models.lookup import is_classical
 from graphcaps.search.optuna_study import TPEProposer
 from graphcaps.search.proposals import Proposer, RandomProposer, check_sampler
@@ -34,7 +38,6 @@ from graphcaps.search.search_space import (
 from graphcaps.search.successive_halving import BatchEpoch, BatchTrainer
 from graphcaps.search.trial import Trial, best_trial
 from graphcaps.training.auto_config import check_run_types, resolve_config
-from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import NUMERICS_VERSION, data_digest
 from graphcaps.training.holdout import check_nodes
 
@@ -59,6 +62,7 @@ class SearchProgress:
         best (Trial, optional): The best trial so far.
         epoch (BatchEpoch, optional): The epoch that ended; ``None`` when a rung ended.
         part (str): Which search of a nested one this is; ``""`` for the search on all graphs.
+        cluster (ClusterProgress, optional): Nodes and cells, where trials are trained on a cluster.
     """
 
     work: int
@@ -68,6 +72,7 @@ class SearchProgress:
     best: Trial | None
     epoch: BatchEpoch | None = None
     part: str = ""
+    cluster: ClusterProgress | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +183,7 @@ class Search:
         resume: bool = False,
         name: str | None = None,
         part: str = "",
+        executor: Executor | None = None,
     ) -> None:
         config = RunConfig() if config is None else config
         check_run_types(store, config, "tune")
@@ -211,7 +217,8 @@ class Search:
         else:
             self.space = read_space(expand_home(space, "tune", "space"), config.model)
         self.space.check(self.resolved, store.num_classes)
-        self.device = choose_device(device, "tune", config.model)
+        self.executor = LocalExecutor() if executor is None else executor
+        self.device = self.executor.choose_device(device, "tune", config.model)
         self.name = name or f"{store.name} {config.model}"
         shapes = self.space.shapes(config.model)
         make = TPEProposer if self.sampler == "tpe" else RandomProposer
@@ -239,7 +246,7 @@ class Search:
         self.trainer = BatchTrainer(
             *(store, self.resolved, self.space, self.folds),
             seed=seed, reduction=reduction, device=self.device, data=digest,
-            folder=None if self.folder is None else self.folder.unfinished,
+            folder=None if self.folder is None else self.folder.unfinished, executor=self.executor,
         )  # fmt: skip
         self._seconds = 0.0
 
@@ -286,22 +293,30 @@ class Search:
         began = monotonic()
         done = [0]
 
+        def check_time() -> None:
+            if minutes is not None and monotonic() - began > 60 * minutes:
+                raise TimeUp
+
         def on_epoch(epoch: BatchEpoch) -> None:
             done[0] += epoch.trials
             self._notify(on_event, done[0], epoch)
-            if minutes is not None and monotonic() - began > 60 * minutes:
-                raise TimeUp
+            check_time()
+
+        def on_cluster(progress: ClusterProgress) -> None:
+            self._notify(on_event, done[0], None, progress)
+            check_time()
 
         try:
             while self._unfinished() or len(self.history) < self.trials:
                 pending = self._unfinished() or self._propose()
                 batch, first = pending[0].batch, pending[0].number
                 done[0] = sum(self.trainer.work(self.batch) for _ in range(batch))
-                for judged in self.trainer.train(pending, on_epoch):
-                    self.history[first : first + len(judged)] = judged
-                    if self.folder is not None:
-                        self.folder.write_state(self.history)
-                    self._notify(on_event, done[0], None)
+                with self._marker() as marker:
+                    for judged in self.trainer.train(pending, on_epoch, on_cluster, marker):
+                        self.history[first : first + len(judged)] = judged
+                        if self.folder is not None:
+                            self.folder.write_state(self.history)
+                        self._notify(on_event, done[0], None)
                 self.trainer.remove_checkpoints(batch)
                 if self.folder is not None:
                     best = self.result(complete=False)
@@ -312,6 +327,12 @@ class Search:
         finally:
             self._seconds += monotonic() - began
         return self.result(complete=not self._unfinished() and len(self.history) >= self.trials)
+
+    def _marker(self) -> AbstractContextManager[Path | None]:
+        """A file by which nodes of a cluster find out whether they share the folder."""
+        if self.executor.is_local or self.folder is None:
+            return nullcontext()
+        return temporary_file(self.folder.path)
 
     def _unfinished(self) -> list[Trial]:
         """All trials of the last batch if one of them is running: the batch is trained again from its checkpoints."""
@@ -336,13 +357,18 @@ class Search:
         return self.space.refusal(self.resolved, values, self.store.num_classes)
 
     def _notify(
-        self, on_event: Callable[[SearchProgress], object] | None, work: int, epoch: BatchEpoch | None
+        self,
+        on_event: Callable[[SearchProgress], object] | None,
+        work: int,
+        epoch: BatchEpoch | None,
+        cluster: ClusterProgress | None = None,
     ) -> None:
         if on_event is None:
             return
         ended = sum(trial.state != "running" for trial in self.history)
         best = best_trial(self.history)
-        on_event(SearchProgress(work, self.total, ended, self.trials, best, epoch, self.part))
+        counts = work, self.total, ended, self.trials
+        on_event(SearchProgress(*counts, best, epoch, self.part, cluster))
 
 
 def check_minutes(minutes: float | None) -> None:

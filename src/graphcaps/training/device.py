@@ -32,13 +32,16 @@ _precision_lock = Lock()
 _saved_precisions: list[str] = []
 
 
-def choose_device(name: str, owner: str = "device", model: str | None = None) -> torch.device:
+def choose_device(
+    name: str, owner: str = "device", model: str | None = None, *, has_gpu: bool | None = None
+) -> torch.device:
     """The device of a name; ``"auto"`` is a GPU if there is one and the model can use it.
 
     Args:
         name (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
         owner (str): Name of the caller, for messages. (default: "device")
         model (str, optional): Name of the model; classical models run on the CPU. (default: one that runs on a GPU)
+        has_gpu (bool, optional): Whether there is a GPU where the training runs. (default: whether torch finds one)
 
     Raises:
         ArgumentError: If the name is unknown.
@@ -50,9 +53,10 @@ def choose_device(name: str, owner: str = "device", model: str | None = None) ->
         if name == "cuda":
             raise UsageError(f"The model '{model}' runs on the CPU; use device='cpu' or 'auto'.")
         return torch.device("cpu")
-    if name == "cuda" and not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available() if has_gpu is None else has_gpu
+    if name == "cuda" and not has_gpu:
         raise UsageError("No CUDA device is available; use device='cpu' or 'auto'.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    return torch.device("cuda" if name != "cpu" and has_gpu else "cpu")
 
 
 def total_memory(device: torch.device) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from graphcaps.models.builder import model_factory, precomputation_of, recipe_ar
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.streaming import move_to_device
 
-__all__ = ["TrainingInputs", "prepare_inputs"]
+__all__ = ["TrainingInputs", "inputs_on", "prepare_inputs"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +69,11 @@ def prepare_inputs(
     precomputed = precompute(encoded.store, precomputation_of(factory), dtype=encoded.x.dtype, cached=True)
     moved, x = move_to_device(precomputed, encoded.x, device)
     return TrainingInputs(moved, x, encoded.recipe, factory, device)
+
+
+def inputs_on(inputs: TrainingInputs, device: torch.device) -> TrainingInputs:
+    """The inputs for another device than that they were prepared for; those in host memory may be moved to a GPU."""
+    if inputs.device == device:
+        return inputs
+    store, x = move_to_device(inputs.store, inputs.x, device)
+    return replace(inputs, store=store, x=x, device=device)

@@ -1,0 +1,84 @@
+"""A search whose trials are trained by the executor of Ray, with a Ray of this process: same trials, divided cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcaps
+from graphcaps.execution import RayExecutor, ray_executor
+from graphcaps.search import SearchProgress, TuneResult
+from tests.execution.fake_ray import FakeCluster, FakeRay
+from tests.search.searches import CONFIG, graphs
+
+SPACE = {
+    "training": {"learning_rate": {"low": 1e-3, "high": 1e-1, "log": True}},
+    "model": {"num_capsules": [[2], [3]]},
+}
+
+
+@pytest.fixture(autouse=True)
+def _short_rungs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.search.successive_halving.MIN_RUNG", 1)
+
+
+def _connect(monkeypatch: pytest.MonkeyPatch, ray: FakeRay) -> tuple[RayExecutor, list[str]]:
+    monkeypatch.setattr(ray_executor, "RayCluster", lambda address: FakeCluster(ray))
+    # As many trials in a cell as here, where all that fit are trained together.
+    monkeypatch.setattr(ray_executor, "choose_group", lambda folds, seeds, *others: folds * seeds)
+    notes: list[str] = []
+    return RayExecutor("auto", notes.append), notes
+
+
+def _tune(executor: RayExecutor | None = None, **options: Any) -> TuneResult:
+    given = {"trials": 6, "batch": 6, "per_shape": 3, "folds": 3, "reduction": 2, "sampler": "random"}
+    return graphcaps.tune(
+        graphs(), CONFIG, space=SPACE, device="cpu", executor=executor, **given | options
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def local() -> TuneResult:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graphcaps.search.successive_halving.MIN_RUNG", 1)
+        return _tune(nested=True)
+
+
+def _values(result: TuneResult) -> list[tuple[Any, ...]]:
+    return [(each.number, each.state, each.values, each.losses) for each in result.search.trials]
+
+
+def test_trials_on_a_cluster_equal_those_of_this_process(
+    monkeypatch, local: TuneResult, tmp_path: Path
+) -> None:
+    ray = FakeRay({"group1": ["NodeDiedError"]})
+    executor, notes = _connect(monkeypatch, ray)
+    events: list[SearchProgress] = []
+    result = _tune(executor, nested=True, out=tmp_path / "search", on_event=events.append)
+    assert _values(result) == _values(local)
+    assert np.array_equal(result.nested.nested, local.nested.nested)
+    assert np.array_equal(result.nested.unnested, local.nested.unnested)
+    assert [note.partition(" (")[0] for note in notes] == [
+        f"{graphs().name} hgcn batch0-group1: the node or the process ended"
+    ]
+    assert any(event.cluster is not None and event.cluster.nodes == 2 for event in events)
+    work = [event.work for event in events if event.epoch is not None and event.part == ""]
+    assert work == sorted(work)
+    assert work[-1] == events[0].total
+    assert not [*(tmp_path / "search").glob(".*.part")]
+
+
+def test_a_cell_of_trials_out_of_memory_is_halved(monkeypatch, local: TuneResult) -> None:
+    ray = FakeRay({"group0": ["OutOfMemoryError"]})
+    executor, notes = _connect(monkeypatch, ray)
+    result = _tune(executor)
+    assert len(notes) == 1
+    assert "Its two halves are trained one by one." in notes[0]
+    names = {each["name"].rpartition(" ")[2] for each in ray.submitted}
+    assert {"batch0-group0", "batch0-group0.0", "batch0-group0.1", "batch0-group1"} <= names
+    for one, other in zip(result.search.trials, local.search.trials, strict=True):
+        assert one.values == other.values
+        assert one.losses == pytest.approx(other.losses, abs=1e-4)
