@@ -84,7 +84,7 @@ def test_records_are_reused_and_not_overwritten(tmp_path: Path, monkeypatch: pyt
     first = compare(STORE, "majority", results=tmp_path, **SETTINGS)
     with pytest.raises(DataError, match=r"expected no record yet, .*Add --resume"):
         compare(STORE, "majority,gin", results=tmp_path, **SETTINGS)
-    monkeypatch.setattr(CrossValidation, "_train", None)  # nothing is trained again
+    monkeypatch.setattr(CrossValidation, "_cell", None)  # nothing is trained again
     again = compare(STORE, "majority", results=tmp_path, resume=True, **SETTINGS)
     assert again.held_out("small", "majority") == first.held_out("small", "majority")
 

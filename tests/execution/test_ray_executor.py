@@ -6,6 +6,8 @@ import errno
 import itertools
 import os
 import re
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +329,26 @@ def test_an_address_without_ray_is_refused_at_once() -> None:
     )
     with pytest.raises(UsageError, match=expected):
         RayCluster("127.0.0.1:1")
+
+
+def test_another_program_at_the_address_is_refused_at_once(monkeypatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            connection.recv(100)
+            connection.sendall(b"HTTP/1.0 400 Bad request")
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(
+            UsageError, match=rf"^Another program than Ray answers at {address}\. Start one with"
+        ):
+            RayCluster("auto")
+        thread.join()
 
 
 def test_without_ray_the_extra_is_named(monkeypatch) -> None:

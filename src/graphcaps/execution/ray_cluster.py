@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from graphcaps._io.optional_imports import require
-from graphcaps.errors import ArgumentError, UsageError, shorten
+from graphcaps.errors import ArgumentError, GraphcapsError, UsageError, shorten
 from graphcaps.execution.node_versions import describe_difference, node_report
 
 __all__ = ["Node", "RayCluster"]
@@ -24,6 +24,8 @@ _ADDRESS = re.compile(r"(?P<host>[^:/\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 _CONNECT_SECONDS = 5.0
 _PROBE_SECONDS = 120.0
 _START = "Start one with: ray start --head --port=6379"
+_NEW = "local"  # Ray's word for a cluster that ends with this process
+_SETTINGS = 4  # the frame that each side of an HTTP/2 connection sends first
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,18 @@ class RayCluster:
     """
 
     def __init__(self, address: str = "auto") -> None:
-        _check_address(address)
+        if address == "auto":
+            address = os.environ.get("RAY_ADDRESS") or address
+        if address != "auto":
+            _check_address(address)
         self.ray = _import_ray()
         self._is_owner = not self.ray.is_initialized()
         self.started = False
         if self._is_owner:
-            self.started = _connect(self.ray, address)
+            if address == "auto" and not _is_running(self.ray):
+                address = _NEW
+            self.started = address == _NEW
+            _connect(self.ray, address)
         try:
             self.versions: dict[str, str] = node_report()(False)["versions"]
             self.gpu_memory = self._check_nodes()
@@ -162,44 +170,62 @@ def _import_ray() -> ModuleType:
 
 
 def _check_address(address: str) -> None:
-    """Rejects text that is no address, and an address where nothing listens."""
-    if address == "auto":
-        return
-    if address.startswith("ray://"):
-        fix = "Run the command on a node of the cluster, for instance with: ray job submit"
-        raise ArgumentError("options", "--ray", "be auto or HOST:PORT", f"'{address}'", fix)
+    """Rejects text that is no address, and an address where no Ray answers."""
     parts = _ADDRESS.fullmatch(address)
     if parts is None or not 0 < int(parts["port"]) < 2**16:
         fix = f"{_START}, and take the address that it prints."
+        if address.startswith("ray://"):
+            fix = "Run the command on a node of the cluster, for instance with: ray job submit"
         raise ArgumentError("options", "--ray", "be auto or HOST:PORT", f"'{address}'", fix)
     try:
-        socket.create_connection((parts["host"].strip("[]"), int(parts["port"])), _CONNECT_SECONDS).close()
+        answer = _greet(parts["host"].strip("[]"), int(parts["port"]))
     except OSError as error:
         raise UsageError(
             f"No Ray cluster answers at {address} ({error.strerror or error}). {_START}"
         ) from error
+    if not answer:
+        raise UsageError(f"Another program than Ray answers at {address}. {_START}")
 
 
-def _connect(ray: ModuleType, address: str) -> bool:
-    """Connects to a cluster; returns whether it was started by that."""
+def _greet(host: str, port: int) -> bool:
+    """Whether a server speaks HTTP/2, as Ray's does; Ray itself would try to connect for minutes.
+
+    Raises:
+        OSError: If nothing listens there, or the answer takes too long.
+    """
+    with socket.create_connection((host, port), _CONNECT_SECONDS) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") not in (
+            "",
+            "0",
+        ):  # encrypted: it would not understand the greeting
+            return True
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0)))
+        answer = connection.recv(9)
+        return len(answer) > 3 and answer[3] == _SETTINGS
+
+
+def _is_running(ray: ModuleType) -> bool:
+    """Whether the cluster that was started last on this machine answers."""
+    address = ray._private.utils.read_ray_address()
+    try:
+        return address is not None and _check_address(address) is None
+    except GraphcapsError:  # it was killed
+        return False
+
+
+def _connect(ray: ModuleType, address: str) -> None:
     # Of a cluster that is started here: nothing is sent to Ray's makers, and workers do not yield to other programs.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")
     options = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
     try:
         with _same_signals():
-            context = ray.init(None if address == "auto" else address, **options)
+            ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        reason = " ".join(str(error).split())
-        where = os.environ.get("RAY_ADDRESS", "this machine") if address == "auto" else address
-        raise UsageError(f"No connection to the Ray cluster at {where}: {shorten(reason)}") from error
-    return address == "auto" and "RAY_ADDRESS" not in os.environ and context is not None and _is_head(ray)
-
-
-def _is_head(ray: ModuleType) -> bool:
-    """Whether this process has started the cluster that it is connected to."""
-    node = ray._private.worker._global_node
-    return node is not None and bool(node.head)
+        where = f"at {address}" if ":" in address else "on this machine"
+        reason = shorten(" ".join(str(error).split())).rstrip(".")
+        token = " If it asks for a token, set RAY_AUTH_MODE=token." if "connect" in reason else ""
+        raise UsageError(f"No connection to the Ray cluster {where}: {reason}.{token}") from error
 
 
 @contextlib.contextmanager
