@@ -207,10 +207,13 @@ def _greet(host: str, port: int) -> bool:
 def _is_running(ray: ModuleType) -> bool:
     """Whether the cluster that was started last on this machine answers."""
     address = ray._private.utils.read_ray_address()
+    if address is None:
+        return False
     try:
-        return address is not None and _check_address(address) is None
+        _check_address(address)
     except GraphcapsError:  # it was killed
         return False
+    return True
 
 
 def _connect(ray: ModuleType, address: str) -> None:
