@@ -63,6 +63,7 @@ def page(root: Path) -> str:
             "findings",
             "held_out",
             "twin_free",
+            "twin_seeds",
             "upper_bounds",
             "training",
             "ranks",
@@ -80,6 +81,7 @@ def page(root: Path) -> str:
             "findings": findings(found, classical),
             "held_out": _matrix(found, held_out_cell, spare=partial(spare_held_out, classical)),
             "twin_free": _matrix(found, twin_free_cell, last=twin_share, last_name="twins"),
+            "twin_seeds": twin_seeds(found),
             "upper_bounds": _matrix(found, upper_bound_cell, spare=partial(spare_upper_bound, classical)),
             "training": _matrix(found, training_cell, mark_best=False),
             "ranks": ranks(found),
@@ -368,6 +370,18 @@ def twin_share(found: Comparison, dataset: str) -> str:
     ledgers = [found.ledger(dataset, model) for model in found.models]
     shares = [each.twin_share for each in ledgers if each is not None and each.twin_share is not None]
     return f"{100 * shares[0]:.0f} %" if shares else DASH
+
+
+def twin_seeds(found: Comparison) -> str:
+    """Models whose accuracies without twins are of fewer seeds than their held-out accuracies; "" if there are none."""
+    fewer = {}
+    for ledger in found.ledgers:
+        if ledger.twin_free is not None and ledger.held_out is not None:
+            counted = ledger.twin_free.seeds
+            if len(counted) < len(ledger.held_out.seeds):
+                fewer[ledger.variant] = join_names(str(seed) for seed in counted)
+    listed = join_names(f"those of {model} are of seed {seeds} alone" for model, seeds in fewer.items())
+    return f" Twins were not counted in all records: {listed}." if fewer else ""
 
 
 def measured(found: Comparison) -> str:

@@ -11,6 +11,7 @@ from benchmarks.pages import comparison
 from benchmarks.pages.build import PAGES, ROOT, problems
 
 from graphcaps.evaluation import RecordKey, ResultsStore
+from graphcaps.evaluation.fold_metrics import FOLD_METRICS, FoldMetrics
 from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS
 from tests.comparison.test_comparison import GIN, HGCN, MAJORITY, made
 from tests.evaluation.records import record
@@ -130,3 +131,15 @@ def test_disputes_are_sentences_about_all_systems_but_ours() -> None:
     for system in PAPER_SYSTEMS:
         assert system.disputes.endswith(".") == (system.model != "hgcn"), system.row
         assert system.criterion in ("C", "C*", "held-out")
+
+
+def test_seeds_without_counts_of_twins_are_named(tmp_path: Path) -> None:
+    results = ResultsStore(tmp_path / RESULTS)
+    first, second = made("MUTAG", "hgcn", HGCN), made("MUTAG", "hgcn", HGCN, seed=1)
+    folds = len(HGCN)
+    values: dict[str, tuple[float | None, ...]] = dict.fromkeys(FOLD_METRICS, (0.5,) * folds)
+    counted = FoldMetrics(("a", "b"), ((10, 10),) * folds, values, ((3, 4),) * folds)
+    results.add(replace(first, metrics=counted))
+    results.add(second)
+    assert "Twins were not counted in all records: those of hgcn are of seed 0 alone." in build(tmp_path)
+    comparison.comparison.cache_clear()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from benchmarks.measure_reach import PUBLISHED
 from benchmarks.pages.markdown import NOT_MEASURED, table
 from graphcaps.evaluation import ResultsStore
 from graphcaps.evaluation.epoch_selection import AccuracyEstimate
@@ -23,15 +24,6 @@ from graphcaps.reproduction.table_formats import lines, titles
 TEST_SHARE = 0.1
 STUCK = 5.0  # points of training accuracy above one over the number of classes
 NEAR, NEAR_STAR = 1.0, 1.2  # points within which C and C* agree with the paper
-
-# Best published accuracies under a comparable protocol, and their sources.
-_ERRICA, _CGMM = "structure-agnostic baseline, Errica et al., ICLR 2020", "CGMM family, table of its authors"
-_PATHNN = "PathNN, ICML 2023, second-hand"
-COMPARABLE = {
-    "NCI1": (82.3, _PATHNN), "PROTEINS": (75.8, _ERRICA), "DD": (78.4, _ERRICA), "ENZYMES": (73.0, _PATHNN),
-    "COLLAB": (78.9, _CGMM), "IMDB-BINARY": (72.7, _CGMM), "IMDB-MULTI": (50.8, _PATHNN),
-    "REDDIT-BINARY": (91.6, _CGMM),
-}  # fmt: skip
 
 
 class Results:
@@ -169,11 +161,11 @@ def comparable(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
     for name in paper_datasets():
         folds = results.folds(name, "hgcn", "held-out")
         ours = shown(results.estimate(name, "hgcn", "held-out"))
-        if name not in COMPARABLE or not len(folds):
-            best = f"{COMPARABLE[name][0]:.1f}" if name in COMPARABLE else "none found"
+        if name not in PUBLISHED or not len(folds):
+            best = f"{PUBLISHED[name][0]:.1f}" if name in PUBLISHED else "none found"
             rows.append((name, f"**{ours}**", "–", best, "–", "–"))
             continue
-        value, source = COMPARABLE[name]
+        value, source = PUBLISHED[name]
         error = fold_error(folds)
         difference = float(folds.mean()) - value
         differences.append((name, difference, error))

@@ -70,7 +70,12 @@ _MAX_MEASURED = 5_000  # graphs that the metrics of a report without --measure a
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors) of an HGCN.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A model file (.safetensors) of an HGCN; with --measure, of any network."
+        ),
+    ],
     source: Source,
     graph: Annotated[
         str | None,

@@ -89,7 +89,7 @@ Ensemble = Annotated[
         metavar="M",
         min=1,
         max=1000,
-        help="Train a committee of M models with different seeds (docs/committees.md). Default: 1, a single model.",
+        help="Train a committee of M models with different seeds (docs/committees.md).",
     ),
 ]
 

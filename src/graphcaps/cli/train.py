@@ -162,7 +162,7 @@ def train(
     gives their disagreement (docs/committees.md).
 
     --companion wl-forest also fits a forest to the same graphs; probabilities are a weighted mean of both, with a
-    weight that validation graphs choose (docs/companion.md).
+    weight chosen on graphs that neither was fitted to (docs/companion.md).
 
     An interrupted training continues with --resume.
 
