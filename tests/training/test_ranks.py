@@ -15,7 +15,7 @@ from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.training.final_training import FinalTraining, make_training
 from graphcaps.training.graph_shards import check_layers
-from graphcaps.training.ranks import LaunchedRank, Ranks, connect_ranks, launched_rank
+from graphcaps.training.ranks import LaunchedRank, RankError, Ranks, connect_ranks, launched_rank
 from tests.small_models import labelled
 from tests.training.rank_program import MODELS, make_trainer, run_config
 from tests.training.thread_ranks import run_ranks
@@ -68,6 +68,14 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UsageError, match="2 processes need as many GPUs, and there are 1; start fewer"):
         connect_ranks("auto")
+
+
+def test_processes_that_cannot_be_connected_are_reported(monkeypatch):
+    for name, value in (VARIABLES | {"MASTER_ADDR": "localhost"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(RankError, match=r"The 2 processes could not be connected: .*MASTER_PORT"):
+        connect_ranks("cpu")
 
 
 # ---------------------------------------------------------------------- what is refused

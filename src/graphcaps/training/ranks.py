@@ -158,10 +158,13 @@ def connect_ranks(device: str = "auto") -> Ranks | None:
             )
         torch.cuda.set_device(launched.local_rank)
         backend = "cpu:gloo,cuda:nccl"
-    with _explain_loss():
+    try:
         store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
         dist.init_process_group(
             backend, store=dist.PrefixStore("ranks", store), rank=rank, world_size=size, timeout=TIMEOUT
         )
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise RankError(f"The {launched.size} processes could not be connected: {reason}.") from error
     name = "gloo" if backend == "gloo" else "nccl"
     return Ranks(rank, size, name, dist.PrefixStore("graphcaps", store))

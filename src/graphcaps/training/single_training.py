@@ -149,8 +149,9 @@ class SingleTraining(ABC):
         if type(members) is not int or not 1 <= members <= MAX_MEMBERS:
             raise ArgumentError("train", "members", f"be a whole number from 1 to {MAX_MEMBERS:,}", members)
         self.ranks = ranks
-        if ranks is not None:
-            check_same_data(ranks, data_digest(store))
+        digest = None if ranks is None else data_digest(store)
+        if ranks is not None and digest is not None:
+            check_same_data(ranks, digest)
         self.holdout = split_holdout(
             store, check_labels(store, seed), split, validation, seed, self._select_graphs
         )
@@ -172,7 +173,7 @@ class SingleTraining(ABC):
         self._start_hashes = None if start is None else start.split_hashes
         self._left_out = left_out
         self.device = choose_device(device, "train", self.config.model)
-        self.data_digest = data_digest(self.source)
+        self.data_digest = digest if digest is not None and self.source is store else data_digest(self.source)
         no_test = torch.empty(0, dtype=torch.long)
         self.replicas = [
             Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed + member)
