@@ -1,20 +1,23 @@
-"""``docs/performance.md``: the measurements of ``results/performance.json``, and the list of kernels."""
+"""``docs/performance.md``: measurements of ``results/performance.json`` and ``large-sets.json``, and the kernels."""
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure_large_sets import SIZES, title
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages.markdown import DASH, NOT_MEASURED, fill_template, table
 from graphcaps.bench import read_measurements
 from graphcaps.profiling import PHASES
 
 MEASUREMENTS = "results/performance.json"
+LARGE_SETS = "results/large-sets.json"
 PRECISIONS = ("float32", "tf32", "bf16")
 FOUR = ("MUTAG", "ENZYMES", "PROTEINS", "NCI1")
 _PHASES = (*PHASES, "rest")
@@ -25,6 +28,7 @@ Summary = tuple[str, list[Measurement]]
 def page(root: Path) -> str:
     """The page; ``root`` is the root of the repository."""
     measured = Measurements(read_measurements(root / MEASUREMENTS))
+    large = Measurements(read_measurements(root / LARGE_SETS))
     return fill_template(
         "performance",
         {
@@ -37,6 +41,9 @@ def page(root: Path) -> str:
             "together": together(measured),
             "committees": committees(measured),
             "scaling": scaling(measured),
+            "large_reading": large_sets(large, "cpu", READING),
+            "large_training_cpu": large_sets(large, "cpu", TRAINING),
+            "large_training_cuda": large_sets(large, "cuda", TRAINING_CUDA),
             "kernels": kernels(root / "src" / "graphcaps" / "ops"),
         },
     )
@@ -318,6 +325,61 @@ def scaling(measured: Measurements) -> str:
                 used += cells
     rows = [[f"{size:,}", *(column[index] for column in columns)] for index, size in enumerate(sizes)]
     return section(head, rows, used)
+
+
+_Column = tuple[str, str, bool | None]
+"""Heading, name of the measurement, and whether its growth is shown: of a value per molecule (``False``), of a total
+(``True``), or not (``None``)."""
+READING: tuple[_Column, ...] = (
+    ("read: ms", "read, CPU time", False),
+    ("from the cache: ms", "read from the cache, CPU time", None),
+    ("memory to read: MB", "read, memory", True),
+    ("store: bytes a molecule", "store", None),
+    ("scaffolds: ms", "scaffold groups, CPU time", False),
+    ("split: ms", "scaffold split, CPU time", False),
+)
+TRAINING: tuple[_Column, ...] = (
+    ("train: ms", "train, CPU time", False),
+    ("process: MB", "train, memory of the process", None),
+    ("predict: ms", "predict, CPU time", False),
+)
+TRAINING_CUDA: tuple[_Column, ...] = (
+    ("an epoch: s", "train, an epoch", True),
+    ("roofline: %", "train, share of the roofline", None),
+    ("GPU: MB", "train, memory of the GPU", True),
+    ("streamed: s", "train, streamed, an epoch", True),
+    ("predict: molecules a second", "predict, molecules a second", None),
+)
+
+
+def large_sets(measured: Measurements, device: str, wanted: Sequence[_Column]) -> str:
+    """Measurements of sets of molecules by size, with the growth of those that should be linear."""
+    head, columns, used = ["molecules"], [], []
+    for heading, what, is_total in wanted:
+        cells = measured.cells(device, *((f"large: {what}", title(size)) for size in SIZES))
+        if not any(cells):
+            continue
+        head.append(heading)
+        columns.append([shown(cell) for cell in cells])
+        used += cells
+        if is_total is not None:
+            head.append("per decade")
+            columns.append(
+                ["–", *(_decade(*pair, is_total) for pair in pairwise(zip(SIZES, cells, strict=True)))]
+            )
+    rows = [[f"{size:,}", *(column[index] for column in columns)] for index, size in enumerate(SIZES)]
+    return section(head, [row for row in rows if set(row[1:]) != {"–"}], used)
+
+
+def _decade(
+    before: tuple[int, Measurement | None], after: tuple[int, Measurement | None], is_total: bool
+) -> str:
+    """Growth of a value for a molecule from one size to the next, as that over a tenfold size."""
+    (few, one), (many, two) = before, after
+    if one is None or two is None or not one["value"]:
+        return "–"
+    growth = two["value"] / one["value"] / (many / few if is_total else 1)
+    return f"{growth ** (1 / math.log10(many / few)):.2f}"
 
 
 def kernels(folder: Path) -> str:

@@ -44,7 +44,7 @@ def _page(root: Path, measurements: list[Any]) -> str:
 def test_without_measurements_nothing_is_claimed(tmp_path: Path) -> None:
     text = _page(tmp_path, [])
     assert text.count("| not measured | – |") == 11
-    assert text.count("*Not measured.*") == 8
+    assert text.count("*Not measured.*") == 11
     assert "{{" not in text
     assert "| `sums_triton.py` | Sums of `rows` in one pass. |" in text
     assert "sums.py" not in text
@@ -105,3 +105,28 @@ def test_every_kind_of_measurement_is_shown(tmp_path: Path) -> None:
         "- `graphcaps bench X` (a GPU, torch 2.11.0, commit 0123456789ab, today)",
     ):
         assert expected in text, expected
+
+
+def test_large_sets_have_their_growth_over_a_decade(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    entries = [
+        _entry(f"large: {what}", f"{size} molecules", device, value)
+        for what, device, values in (
+            ("read, CPU time", "cpu", (1.0, 1.2, 1.2, 1.2)),
+            ("read, memory", "cpu", (10.0, 100.0, 1000.0, 8000.0)),
+            ("train, an epoch", "cuda", (0.5, 5.0)),
+        )
+        for size, value in zip((1000, 10_000, 100_000, 400_000), values, strict=False)
+    ]
+    (tmp_path / performance.LARGE_SETS).write_text(json.dumps(entries))
+    measured = performance.Measurements(entries)
+    read = performance.large_sets(measured, "cpu", performance.READING)
+    assert "| molecules | read: ms | per decade | memory to read: MB | per decade |" in read
+    assert "| 10,000 | 1.2 | 1.20 | 100.0 | 1.00 |" in read
+    assert (
+        "| 400,000 | 1.2 | 1.00 | 8,000.0 | 3.16 |" in read
+    )  # twice for four times as many, as over a decade
+    trained = performance.large_sets(measured, "cuda", performance.TRAINING_CUDA)
+    assert "| 10,000 | 5.0 | 1.00 |" in trained
+    assert "100,000" not in trained
+    assert performance.large_sets(measured, "cpu", performance.TRAINING) == "*Not measured.*"
