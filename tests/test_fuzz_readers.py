@@ -54,10 +54,11 @@ def test_failures_are_found(tmp_path: Path, monkeypatch, read, expected: str) ->
     assert expected in outcome.problem
 
 
-@pytest.mark.slow  # 1,000 files
-def test_a_thousand_damaged_files_are_read_or_refused(capfd) -> None:
-    outcomes = run_inputs(1000, seed=0)
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_damaged_files_are_read_or_refused(count: int, capfd) -> None:
+    outcomes = run_inputs(count, seed=0)
     assert [outcome for outcome in outcomes if outcome.kind == "failed"] == []
     kinds = [outcome.kind for outcome in outcomes]
-    assert min(kinds.count("read"), kinds.count("refused")) > 150, outcome_table(outcomes)
+    assert min(kinds.count("read"), kinds.count("refused")) > 0.15 * count, outcome_table(outcomes)
     assert capfd.readouterr() == ("", "")

@@ -127,7 +127,7 @@ def test_features_of_the_released_program(dataset):
 
 
 @pytest.mark.parametrize(
-    "dataset", [pytest.param(n, marks=pytest.mark.slow) if n == "COLLAB" else n for n in PAPER]
+    "dataset", [pytest.param(n, marks=pytest.mark.exhaustive) if n == "COLLAB" else n for n in PAPER]
 )
 def test_residual_nodes_are_the_largest_graph(dataset, shared_data):
     config = load_preset("paper", dataset)

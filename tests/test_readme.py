@@ -41,7 +41,7 @@ def test_commands_of_the_readme(folder: Path) -> None:
     assert "<svg" in (folder / "why.svg").read_text("utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # 90 s of CPU time
 def test_the_commands_give_what_the_readme_says(folder: Path) -> None:
     """The whole training: capsules do not collapse, and the ether group has a capsule and the highest scores."""
     (block,) = re.findall(r"```\n(graphcaps .*?)```", SECTION, re.S)
@@ -63,6 +63,7 @@ def test_the_commands_give_what_the_readme_says(folder: Path) -> None:
     assert len(set(capsule)) > 1
 
 
+@pytest.mark.slow
 def test_python_example_of_the_readme(folder: Path) -> None:
     (block,) = re.findall(r"```py\n(.*?)```", SECTION, re.S)
     assert len(block.strip().splitlines()) <= 15

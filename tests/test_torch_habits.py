@@ -214,7 +214,7 @@ cpp_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor 
         ("gcn", "aot_eager"),
         pytest.param("hgcn", "aot_eager", marks=pytest.mark.slow),
         pytest.param("gin", "aot_eager", marks=pytest.mark.exhaustive),
-        pytest.param("gcn", "inductor", marks=[cpp_compiler, pytest.mark.slow]),
+        pytest.param("gcn", "inductor", marks=[cpp_compiler, pytest.mark.exhaustive]),
         pytest.param("hgcn", "inductor", marks=[cpp_compiler, pytest.mark.exhaustive]),
         pytest.param("gin", "inductor", marks=[cpp_compiler, pytest.mark.exhaustive]),
     ],

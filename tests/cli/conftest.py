@@ -4,6 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.small_forests import few_trees
+
+__all__ = ["few_trees"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_baselines(few_trees: None) -> None:
+    """Commands fit a forest beside their model unless told otherwise: with 500 trees, most of the time of a test."""
+
 
 @pytest.fixture
 def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,8 @@ from graphcaps.cli.main import app
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.evaluation import ResultsStore
 from graphcaps.inference.fitted_model import load
-from tests.training.small_forests import few_trees
 
-__all__ = ["few_trees"]
-pytestmark = pytest.mark.usefixtures("isolated_folders", "few_trees")
+pytestmark = pytest.mark.usefixtures("isolated_folders")
 
 
 def run(*arguments: object) -> Result:

@@ -61,7 +61,7 @@ def info(*arguments: object) -> dict:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "COLLAB" else n for n in PAPER]
+    "name", [pytest.param(n, marks=pytest.mark.exhaustive) if n == "COLLAB" else n for n in PAPER]
 )
 def test_statistics_equal_those_of_the_paper(name, shared_data):
     shown = info(name, "--root", shared_data, "--no-cache")

@@ -27,6 +27,7 @@ def few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "open_dataset", opened)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_graphs")
 def test_files_and_summary_of_two_runs(tmp_path: Path) -> None:
     """The second run replaces the files of the first; other files in the folder are kept."""

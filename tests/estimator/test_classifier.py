@@ -384,7 +384,7 @@ def test_invalid_labels_are_refused(label: object) -> None:
 
 
 # ---------------------------------------------------------------------- speed
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_mutag_with_defaults_takes_less_than_60_cpu_seconds(shared_data):
     """CPU time, which does not depend on other programs: 30 seconds on two cores."""
     import time

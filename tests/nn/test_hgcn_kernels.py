@@ -62,12 +62,12 @@ CASES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     "slow": [
         (HGCN, {"num_capsules": (5, 3), "residual_nodes": 40}),
         (HGCN, {"formulation": "paper"}),
-        (HGCN, {"disentangle": False, "residual": False}),
         (HGCN, {"context": "residual", "edge_kinds": EDGE_KINDS}),
-        (HGCN, {"context": "gin", "context_jumping": True, "context_layers": 1}),
         (HGCN, {"parts": "blocks"}),
     ],
     "exhaustive": [
+        (HGCN, {"context": "gin", "context_jumping": True, "context_layers": 1}),
+        (HGCN, {"disentangle": False, "residual": False}),
         (HGCN, {"factor_squash": "separate", "reconstruction": False}),
         (HGCN, {"context": "residual"}),
         (HGCN, {"edge_kinds": EDGE_KINDS}),

@@ -19,7 +19,7 @@ def _small() -> HGCNClassifier:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_grid_search_in_two_processes_equals_one_in_one() -> None:
     grid = {"learning_rate": [0.001, 0.1], "dropout": [0.0, 0.5]}
     searches = [GridSearchCV(_small(), grid, cv=2, n_jobs=jobs).fit(GRAPHS, Y) for jobs in (1, 2)]

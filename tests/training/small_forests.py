@@ -1,4 +1,4 @@
-"""Forests of few trees in place of 500, for tests of companions."""
+"""Forests of few trees in place of 500."""
 
 from collections.abc import Iterator
 

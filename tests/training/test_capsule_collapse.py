@@ -73,7 +73,7 @@ def test_models_without_capsules_have_no_entry(name: str) -> None:
     assert (ledger.summary()["capsule_use"], ledger.capsule_warning) == ([], "")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_parts_use_several_capsules() -> None:
     store = planted_parts(num_graphs=120)
     run = load_preset("planted-parts-blocks").with_training(epochs=20)
@@ -97,8 +97,7 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("forced", "two_threads")
-@pytest.mark.parametrize("protocol", ["held-out", "paper"])
-@pytest.mark.parametrize("group", [None, 1])
+@pytest.mark.parametrize(("protocol", "group"), [("held-out", None), ("paper", 1)])
 def test_folds_in_processes(
     protocol: Any, group: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,8 +171,10 @@ def test_the_training_accuracy_is_that_of_the_kept_model(store: GraphStore) -> N
 
 
 # ---------------------------------------------------------------------- interrupting and resuming
-@pytest.mark.parametrize(("trunk", "rate"), [(None, 0.2), ("sage", 0.05)])
-@pytest.mark.parametrize("stop", [0, 1, 6, 8])
+@pytest.mark.parametrize(
+    ("trunk", "rate", "stop"),
+    [(None, 0.2, 0), (None, 0.2, 6), (None, 0.2, 8), ("sage", 0.05, 1)],
+)
 def test_resumed_training_equals_an_uninterrupted_one(
     store: GraphStore,
     tmp_path: Path,
@@ -200,8 +202,7 @@ def test_resumed_training_equals_an_uninterrupted_one(
     assert [e.train_loss for e in result.history] == [e.train_loss for e in uninterrupted.history]
 
 
-@pytest.mark.parametrize("validation", [0, 0.1])
-@pytest.mark.parametrize("average_epochs", [1, 3])
+@pytest.mark.parametrize(("validation", "average_epochs"), [(0, 3), (0.1, 1)])
 def test_an_interrupted_epoch_is_not_saved(
     average_epochs: int,
     validation: float,
@@ -267,8 +268,7 @@ def test_the_state_is_copied_only_for_checkpoints(
     assert states == ([1] if checkpoint else [])  # the copy that an interrupted epoch falls back to
 
 
-@pytest.mark.parametrize("average_epochs", [1, 3])
-@pytest.mark.parametrize("stop", [1, 3, 5])
+@pytest.mark.parametrize(("stop", "average_epochs"), [(1, 1), (3, 3), (5, 1)])
 def test_a_resumed_training_stops_at_the_same_epoch(
     store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int, average_epochs: int
 ) -> None:
