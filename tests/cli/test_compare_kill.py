@@ -18,7 +18,7 @@ from tests.cli.test_evaluate import write_tu
 from tests.cli.test_evaluate_kill import PROGRAM
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.exhaustive,  # kills are tested by tests/test_kill_storm.py, too
     pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix"),
 ]
 MODELS = ("majority", "mlp", "gfn")

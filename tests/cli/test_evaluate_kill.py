@@ -16,7 +16,7 @@ from graphcaps.evaluation import ResultsStore
 from tests.cli.test_evaluate import PRESET, write_tu
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.exhaustive,  # kills are tested by tests/test_kill_storm.py, too
     pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix"),
 ]
 # A checkpoint after every epoch and slow writes, so that some signals arrive during a write.
