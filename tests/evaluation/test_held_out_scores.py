@@ -87,8 +87,9 @@ def test_patience_ends_the_training_of_each_fold(monkeypatch: pytest.MonkeyPatch
         assert right[found.fold == fold].mean() == pytest.approx(accuracy)
 
 
-@pytest.mark.parametrize("stop", [1, 3, 5])
-@pytest.mark.parametrize(("trunk", "patience", "average"), [(None, None, 1), (None, 2, 3), ("sage", 2, 1)])
+@pytest.mark.parametrize(
+    ("trunk", "patience", "average", "stop"), [(None, None, 1, 1), (None, 2, 3, 3), ("sage", 2, 1, 5)]
+)
 def test_resumed_scores_equal_uninterrupted_ones(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
