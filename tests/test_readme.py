@@ -27,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_commands_of_the_readme(folder: Path) -> None:
     (block,) = re.findall(r"```\n(graphcaps .*?)```", SECTION, re.S)
     train, predict, explain = (shlex.split(line)[1:] for line in block.strip().splitlines())

@@ -116,6 +116,7 @@ def test_the_progress_line_stays_on_a_terminal_once():
     assert lines[2] == "A sentence after it."
 
 
+@pytest.mark.slow
 def test_a_file_has_no_bar_even_with_forced_colours():
     environment = {**os.environ, "FORCE_COLOR": "1"}
     command = [sys.executable, "-c", PROGRAM]

@@ -45,6 +45,7 @@ def test_a_missing_model(tmp_path: Path) -> None:
     assert "none.safetensors: file not found." in error_of(str(tmp_path / "none.safetensors"), "--port", "0")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:
     path = tmp_path / "text.safetensors"
     path.write_text("no model")
@@ -77,7 +78,7 @@ def test_a_missing_extra_names_its_install_line(
     assert "pip install 'graphcaps[serve]'" in error_of(str(model), "--port", "0")
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_it_responds_and_ends_cleanly(model: Path, ending: signal.Signals) -> None:
     command = [sys.executable, "-m", "graphcaps", "serve", str(model), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -402,6 +402,7 @@ def test_a_part_without_a_class_is_refused_before_training(small: list[str], mol
     assert not Path("x.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "label"), [("bace", "Class"), ("bbbp", "p_np")])
 def test_public_molecules_are_split_with_both_classes_in_every_part(
     name: str, label: str, small: list[str], molecule_data: Path

@@ -75,6 +75,7 @@ def epochs_in(checkpoint: Path) -> int:
     return int(read_checked(checkpoint, _KIND, FORMAT).tensors["state.epoch"])
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_prints_the_command_to_resume(
     inputs: list[str], uninterrupted: Path, tmp_path: Path
 ) -> None:

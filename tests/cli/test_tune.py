@@ -58,6 +58,7 @@ def _arguments(inputs: Path, *more: object) -> list[object]:
     return ["tune", inputs / "SMALL", *files, *sizes, "--sampler", "random", "--device", "cpu", *more]
 
 
+@pytest.mark.slow
 def test_the_result_is_taken_by_train_and_evaluate(inputs: Path, tmp_path: Path) -> None:
     out = tmp_path / "search"
     result = invoke(*_arguments(inputs, "--out", out))
@@ -94,6 +95,7 @@ def test_json(inputs: Path) -> None:
     assert values["config"]["training"]["learning_rate"] == values["best"]["values"]["training.learning_rate"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_valid_result_and_resume_goes_on(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

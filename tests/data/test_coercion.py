@@ -137,6 +137,7 @@ def classifier() -> HGCNClassifier:
     return model.fit(coerce(networks()).store, [graph.graph["y"] for graph in networks()])
 
 
+@pytest.mark.slow
 def test_every_kind_fits_predicts_and_explains_with_the_same_bits(tmp_path: Path) -> None:
     model = classifier()
     store = coerce(networks()).store
