@@ -34,7 +34,7 @@ def _connect(monkeypatch: pytest.MonkeyPatch, ray: FakeRay) -> tuple[RayExecutor
 
 
 def _tune(executor: RayExecutor | None = None, **options: Any) -> TuneResult:
-    given = {"trials": 6, "batch": 6, "per_shape": 3, "folds": 3, "reduction": 2, "sampler": "random"}
+    given = {"trials": 4, "batch": 4, "per_shape": 2, "folds": 3, "reduction": 2, "sampler": "random"}
     return graphcaps.tune(
         graphs(), CONFIG, space=SPACE, device="cpu", executor=executor, **given | options
     )  # fmt: skip
@@ -44,7 +44,7 @@ def _tune(executor: RayExecutor | None = None, **options: Any) -> TuneResult:
 def local() -> TuneResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("graphcaps.search.successive_halving.MIN_RUNG", 1)
-        return _tune(nested=True)
+        return _tune()
 
 
 def _values(result: TuneResult) -> list[tuple[Any, ...]]:
@@ -57,10 +57,8 @@ def test_trials_on_a_cluster_equal_those_of_this_process(
     ray = FakeRay({"group1": ["NodeDiedError"]})
     executor, notes = _connect(monkeypatch, ray)
     events: list[SearchProgress] = []
-    result = _tune(executor, nested=True, out=tmp_path / "search", on_event=events.append)
+    result = _tune(executor, out=tmp_path / "search", on_event=events.append)
     assert _values(result) == _values(local)
-    assert np.array_equal(result.nested.nested, local.nested.nested)
-    assert np.array_equal(result.nested.unnested, local.nested.unnested)
     assert [note.partition(" (")[0] for note in notes] == [
         f"{graphs().name} hgcn batch0-group1: the node or the process ended"
     ]
@@ -82,3 +80,11 @@ def test_a_cell_of_trials_out_of_memory_is_halved(monkeypatch, local: TuneResult
     for one, other in zip(result.search.trials, local.search.trials, strict=True):
         assert one.values == other.values
         assert one.losses == pytest.approx(other.losses, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_nested_search_on_a_cluster_equals_that_of_this_process(monkeypatch) -> None:
+    executor, _ = _connect(monkeypatch, FakeRay())
+    expected, result = _tune(nested=True).nested, _tune(executor, nested=True).nested
+    assert np.array_equal(result.nested, expected.nested)
+    assert np.array_equal(result.unnested, expected.unnested)
