@@ -116,6 +116,10 @@ def test_nodes_of_a_group_have_one_assignment_and_all_parameters_a_gradient(form
     plain = model.forward_batch(batch)
     assert_equal(traced.levels[0].assignment, plain.levels[0].assignment, "traced assignment")
     assert_equal(traced.class_scores, plain.class_scores, "traced scores")
+    iterations = traced.levels[0].iterations
+    assert iterations is not None
+    assert len(iterations) == model.layers[0].routing_iterations
+    assert_equal(iterations[-1], plain.levels[0].assignment, "last iteration")
     contributions = traced.levels[0].contributions
     assert contributions is not None
     lengths = torch.linalg.vector_norm(traced.levels[0].capsules, dim=-1)

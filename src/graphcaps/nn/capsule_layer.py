@@ -218,7 +218,10 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
                     mean if self.released else None,
                     self._epsilon,
                 )
-                routing = Routing(output, assignment, routing.iterations)
+                iterations = routing.iterations
+                if iterations is not None:  # the last one is what the capsules are computed from
+                    iterations = torch.cat([iterations[:-1], assignment.unsqueeze(0)])
+                routing = Routing(output, assignment, iterations)
             capsules = self._add_residual(routing.capsules, mean)
         with profiled("coarsening"):
             adjacency = self._clamp(coarsen(routing.assignment, edges, segments)) if self.coarsen else None
