@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -126,8 +127,9 @@ class GraphStore:
         for name, values in self.truth.items():
             if values.shape != (N,):
                 raise ShapeError("GraphStore", f"truth[{name}]", f"have shape [{N}]", list(values.shape))
-        if bool((self.sizes < 0).any()):
-            graph = int((self.sizes < 0).nonzero()[0, 0])
+        sizes = self.sizes
+        if sizes.numel() and int(sizes.min()) < 0:
+            graph = int((sizes < 0).nonzero()[0, 0])
             raise ArgumentError("GraphStore", "node_ptr", "ascend", f"a descending step at graph {graph}")
         if self.device.type == "cpu":  # a store on a GPU is a copy of one that was checked
             self._check_edges()
@@ -159,17 +161,19 @@ class GraphStore:
 
     def _check_edges(self) -> None:
         """Checks that neighbours are in their graph: kernels would read other memory for a wrong index."""
-        ends = (int(self.edge_ptr[0]), int(self.edge_ptr[-1]))
-        descends = bool((self.degree < 0).any())
-        if descends or ends != (0, len(self.neighbours)):
+        # In numpy: a server makes several stores of a few nodes per request.
+        ptr, neighbours = self.edge_ptr.detach().numpy(), self.neighbours.detach().numpy()
+        ends, descends = (int(ptr[0]), int(ptr[-1])), bool((ptr[1:] < ptr[:-1]).any())
+        if descends or ends != (0, len(neighbours)):
             got = "a descending step" if descends else f"values from {ends[0]} to {ends[1]}"
-            raise ArgumentError("GraphStore", "edge_ptr", f"ascend from 0 to {len(self.neighbours)}", got)
-        limit = self.sizes.int().repeat_interleave(self.host_entry_ptr.diff())
-        wrong = (self.neighbours < 0) | (self.neighbours >= limit)
-        if bool(wrong.any()):
-            entry = int(wrong.nonzero()[0, 0])
+            raise ArgumentError("GraphStore", "edge_ptr", f"ascend from 0 to {len(neighbours)}", got)
+        node_ptr = self.node_ptr.detach().numpy()
+        limit = np.repeat(np.diff(node_ptr).astype(np.int32), np.diff(ptr[node_ptr]))
+        wrong = (neighbours < 0) | (neighbours >= limit)
+        if wrong.any():
+            entry = int(np.flatnonzero(wrong)[0])
             expected = f"be from 0 to {int(limit[entry]) - 1} in entry {entry}"
-            raise ArgumentError("GraphStore", "neighbours", expected, int(self.neighbours[entry]))
+            raise ArgumentError("GraphStore", "neighbours", expected, int(neighbours[entry]))
 
     @classmethod
     def from_clean_edges(cls, name: str, node_ptr: Tensor, edges: CleanEdges, **columns: Any) -> GraphStore:

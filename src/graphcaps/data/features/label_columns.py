@@ -36,5 +36,5 @@ def find_values(values: tuple[int, ...], labels: np.ndarray) -> tuple[np.ndarray
         index, is_value = find_values(values, every.view(labels.dtype).astype(np.int64))
         return index[labels.view(np.uint8)], is_value[labels.view(np.uint8)]
     codes = np.asarray(values, dtype=np.int64)
-    index = np.searchsorted(codes, labels).clip(max=len(codes) - 1)
+    index = np.minimum(np.searchsorted(codes, labels), len(codes) - 1)
     return index, codes[index] == labels
