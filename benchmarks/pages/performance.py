@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure_large_sets import SIZES, title
+from benchmarks.measure_small_runs import PREFIX
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages.markdown import DASH, NOT_MEASURED, fill_template, table
 from graphcaps.bench import read_measurements
@@ -40,6 +41,7 @@ def page(root: Path) -> str:
             "baselines_cpu": baselines(measured, "cpu"),
             "together": together(measured),
             "committees": committees(measured),
+            "small_runs": small_runs(measured),
             "scaling": scaling(measured),
             "large_reading": large_sets(large, "cpu", READING),
             "large_training_cpu": large_sets(large, "cpu", TRAINING),
@@ -304,6 +306,25 @@ def committees(measured: Measurements) -> str:
         for entry in entries
     ]
     return section(("what", "data set", "device", "value"), rows, entries)
+
+
+def small_runs(measured: Measurements) -> str:
+    """CPU time of start-up, a prediction and a fit, and its ratio to another version."""
+    entries = [entry for entry in measured.rows if entry["what"].startswith(PREFIX)]
+    by_name: dict[str, dict[str, Measurement]] = {}
+    versions: list[str] = []
+    for entry in entries:
+        name, _, kind = entry["what"].removeprefix(PREFIX).rpartition(", ")
+        by_name.setdefault(name, {})[kind] = entry
+        if kind.startswith("times ") and kind not in versions:
+            versions.append(kind)
+    rows = [
+        (f"`{name}`" if ", " not in name else name, *(shown(each.get(kind), unit=True) for kind in kinds))
+        for kinds in [("CPU time", "epochs", *versions)]
+        for name, each in by_name.items()
+        if "CPU time" in each or "epochs" in each
+    ]
+    return section(("what", "CPU time", "epochs", *versions), rows, entries)
 
 
 def scaling(measured: Measurements) -> str:

@@ -44,7 +44,7 @@ def _page(root: Path, measurements: list[Any]) -> str:
 def test_without_measurements_nothing_is_claimed(tmp_path: Path) -> None:
     text = _page(tmp_path, [])
     assert text.count("| not measured | – |") == 11
-    assert text.count("*Not measured.*") == 11
+    assert text.count("*Not measured.*") == 12
     assert "{{" not in text
     assert "| `sums_triton.py` | Sums of `rows` in one pass. |" in text
     assert "sums.py" not in text
@@ -130,3 +130,21 @@ def test_large_sets_have_their_growth_over_a_decade(tmp_path: Path) -> None:
     assert "| 10,000 | 5.0 | 1.00 |" in trained
     assert "100,000" not in trained
     assert performance.large_sets(measured, "cpu", performance.TRAINING) == "*Not measured.*"
+
+
+def test_small_runs_are_shown_with_their_ratio(tmp_path: Path) -> None:
+    fit = "small: HGCNClassifier().fit"
+    page = _page(
+        tmp_path,
+        [
+            _entry("small: import graphcaps, CPU time", "MUTAG", "cpu", 0.02),
+            _entry(f"{fit}, CPU time", "MUTAG", "cpu", 9.5),
+            _entry(f"{fit}, times commit 12", "MUTAG", "cpu", 0.5, "times"),
+            _entry(f"{fit}, epochs", "MUTAG", "cpu", 200, "epochs"),
+        ],
+    )
+    lines = page.splitlines()
+    (fitted,) = (line for line in lines if line.startswith("| `HGCNClassifier().fit`"))
+    assert [cell.strip() for cell in fitted.split("|")[2:5]] == ["9.5 s", "200 epochs", "0.5 times"]
+    (imported,) = (line for line in lines if line.startswith("| `import graphcaps`"))
+    assert "0.02 s" in imported
