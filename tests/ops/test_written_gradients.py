@@ -18,7 +18,7 @@ from graphcaps.nn import HGCN
 from graphcaps.ops import coarsen, reconstruction_loss, route, route_dense, squash
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.activation.activation import activate
-from graphcaps.ops.activation.hashed_dropout import HashedDropout, hash_positions, next_step_keys
+from graphcaps.ops.activation.hashed_dropout import HashedDropout, hash_rows, next_step_keys
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.linear import fold_norm
 from graphcaps.ops.margin_loss.margin_loss import margin_loss
@@ -97,7 +97,7 @@ def test_hashes_and_keys_are_those_of_tensor_operations(lead: tuple[int, ...]) -
         with use_kernels(mode):
             step = torch.full(lead, 41)
             keys = next_step_keys(seed, step, None)
-            found.append((keys, hash_positions(keys, 1000), step))
+            found.append((keys, hash_rows(keys, 250, 4), step))
     for fast, plain in zip(*found, strict=True):
         assert torch.equal(fast, plain)
         assert fast.dtype == plain.dtype
