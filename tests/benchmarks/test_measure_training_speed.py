@@ -66,10 +66,10 @@ def test_the_row_of_the_paper_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path:
         total["what"] == "HGCN row of tables 1 and 2, paper, 5 seeds, tf32, start-up and compilation counted"
     )
     assert total["dataset"] == "all eleven"
-    assert total["value"] == pytest.approx(sum(one["value"] for one in each), abs=0.1)
+    assert total["value"] == pytest.approx(sum(one["value"] for one in each), abs=0.5)
     arguments.resume = True
     program.row(arguments)
-    assert read_measurements(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.1)
+    assert read_measurements(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.5)
 
 
 def test_committees_and_single_models_are_fitted_in_turn(

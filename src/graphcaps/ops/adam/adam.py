@@ -102,6 +102,8 @@ def adam_update_fused_cpu_(
 
     The function of ``torch.optim`` sorts the parameters by device and type first, which takes as long as the update.
     """
+    if not parameters:  # no replica has a batch
+        return
     torch._fused_adam_(
         parameters, grads, first, second, [], steps,
         lr=rate, beta1=betas[0], beta2=betas[1], weight_decay=weight_decay, eps=epsilon,
