@@ -119,26 +119,28 @@ class AdjacencyDecoder(nn.Module):
         # The kernels add the code while they read primary capsules: Z is not stored.
         rule = RELEASED if self.formulation == "released" else PAPER
         code, up_to = self.code(class_capsules, y), self.reconstruct_up_to
+        share = self._share(segments)
         if up_to is None:
-            return self._whole_mean(reconstruction_loss(x, edges, segments, rule, shift=code), segments)
+            loss = reconstruction_loss(x, edges, segments, rule, shift=code)
+            return loss if share is None else loss * share.to(loss.dtype)
         keys = None
         if self.training:
             # Also without a large graph in the batch: the stream must not depend on the other replicas.
             with torch.no_grad():
                 keys = next_step_keys(self.seed, self.step, segments.row_mask)
         loss = sampled_reconstruction_loss(x, edges, segments, rule, code, keys=keys, up_to=up_to)
-        return self._whole_mean(loss, segments)
+        return loss if share is None else loss * share.to(loss.dtype)
 
-    def _whole_mean(self, loss: Tensor, segments: Segments) -> Tensor:
-        """The share of a shard in the mean over the whole batch, from its own mean; ``loss`` if the batch is whole."""
+    def _share(self, segments: Segments) -> Tensor | None:
+        """The weight of a shard's own mean in the mean over the whole batch; ``None`` if the batch is whole."""
         shard = current_shard()
         if shard is None:
-            return loss
+            return None
         if self.formulation == "released":
             own, whole = segments.sizes.double().square().sum(-1), shard.num_pairs
         else:
             own, whole = (segments.sizes > 0).sum(-1), shard.num_graphs
-        return loss * (own / whole.clamp_min(1)).to(loss.dtype)
+        return own / whole.clamp_min(1)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_classes}, {self.class_dim}, {self.capsule_dim}"
