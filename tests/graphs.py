@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from graphcaps.types import EdgeTable, GraphBatch, Segments
 __all__ = [
     "Graphs",
     "assert_equal",
+    "assert_same_stores",
     "masked_segments",
     "random_graphs",
     "tiny_graphs",
@@ -131,3 +132,19 @@ def with_empty_graphs(store: GraphStore, counts: list[int], y: int = 0) -> tuple
             classes.append(0 if store.y is None else int(store.y[graph]))
     ptr = torch.tensor([0, *sizes]).cumsum(0)
     return replace(store, node_ptr=ptr, y=None if store.y is None else torch.tensor(classes)), kept
+
+
+def assert_same_stores(one: GraphStore, two: GraphStore) -> None:
+    """Every field of two stores is equal, types of tensors included."""
+    for entry in fields(GraphStore):
+        left, right = getattr(one, entry.name), getattr(two, entry.name)
+        if isinstance(left, Tensor):
+            assert left.dtype == right.dtype, entry.name
+            assert torch.equal(left, right), entry.name
+        elif entry.name == "truth":
+            assert left.keys() == right.keys()
+            assert all(
+                torch.equal(left[key], right[key]) and left[key].dtype == right[key].dtype for key in left
+            )
+        else:
+            assert left == right, entry.name

@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import torch
 
 from graphcaps.data.mapped_store import write_mapped
-from graphcaps.data.store import GraphStore
+from tests.graphs import assert_same_stores
 from tests.small_models import bonded
 from tests.training.thread_ranks import run_ranks
-
-
-def assert_same(one: GraphStore, two: GraphStore) -> None:
-    for entry in fields(GraphStore):
-        first, second = getattr(one, entry.name), getattr(two, entry.name)
-        if isinstance(first, torch.Tensor):
-            assert first.dtype == second.dtype
-            assert torch.equal(first, second), entry.name
-        elif entry.name == "truth":
-            assert first.keys() == second.keys()
-            assert all(torch.equal(first[name], second[name]) for name in first)
-        else:
-            assert first == second, entry.name
 
 
 def test_a_mapped_store_is_the_store_that_was_written(tmp_path):
     store = replace(bonded(), label_names={3: "three"}, catalogue_name="PARTS", featurizer=None)
     described = pickle.loads(pickle.dumps(write_mapped(store, tmp_path)))
     opened = described.open()
-    assert_same(store, opened)
+    assert_same_stores(store, opened)
     for file in tmp_path.iterdir():  # the arrays stay until the store is gone
         file.unlink()
-    assert_same(store[torch.arange(3, 9)], opened[torch.arange(3, 9)])
+    assert_same_stores(store[torch.arange(3, 9)], opened[torch.arange(3, 9)])
 
 
 def test_a_mapped_store_changes_no_file(tmp_path):
     described = write_mapped(bonded(), tmp_path)
     described.open().node_labels.zero_()
-    assert_same(bonded(), described.open())
+    assert_same_stores(bonded(), described.open())
 
 
 def test_smiles_stay_with_the_first_rank(tmp_path, monkeypatch):
@@ -50,5 +37,5 @@ def test_smiles_stay_with_the_first_rank(tmp_path, monkeypatch):
     stores = run_ranks(2, lambda ranks: share_store(ranks, lambda: replace(bonded(), smiles=smiles)))
     assert stores[0].smiles == smiles
     assert stores[1].smiles is None
-    assert_same(stores[1], bonded())
+    assert_same_stores(stores[1], bonded())
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphcaps.cli.output import count_noun, note, option
-from graphcaps.cli.progress import error_console
+from graphcaps.cli.progress import progress_bars
 from graphcaps.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,17 +64,7 @@ def cluster_progress(*, quiet: bool) -> Iterator[Callable[[JointProgress], None]
     Args:
         quiet (bool): Draw nothing.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = error_console()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[cells]}", style="dim", markup=False),
-    )
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+    with progress_bars("cells", quiet=quiet) as progress:
         task = progress.add_task("Ray", total=None, cells="")
 
         def update(event: JointProgress) -> None:

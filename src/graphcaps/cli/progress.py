@@ -12,6 +12,7 @@ from graphcaps.cli.output import terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from graphcaps.chemistry.rdkit_pool import RDKitProgress
     from graphcaps.evaluation import GroupEpoch
@@ -25,6 +26,7 @@ __all__ = [
     "error_console",
     "molecule_progress",
     "prediction_progress",
+    "progress_bars",
     "training_progress",
 ]
 
@@ -40,6 +42,39 @@ def error_console() -> Console:
     return terminal(to_errors=True, force_terminal=sys.stderr.isatty())
 
 
+def progress_bars(
+    field: str | None = None, *, percent: bool = False, quiet: bool = False, console: Console | None = None
+) -> Progress:
+    """Bars with a title, how much is done and the remaining time; a context in which they are drawn.
+
+    Nothing is drawn if the console is not a terminal (a log file, a pipe) or ``quiet`` is set.
+
+    Args:
+        field (str, optional): Field of a task that is shown right of its bar. (default: none)
+        percent (bool): Show what is done in percent, and not as a count. (default: ``False``)
+        quiet (bool): Draw nothing. (default: ``False``)
+        console (Console, optional): Console to draw on. (default: the error stream)
+    """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = console or error_console()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TaskProgressColumn() if percent else MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    beside = () if field is None else (TextColumn(f"{{task.fields[{field}]}}", style="dim", markup=False),)
+    return Progress(*columns, *beside, console=console, disable=quiet or not console.is_terminal)
+
+
 @contextmanager
 def training_progress(
     total_epochs: int,
@@ -51,8 +86,6 @@ def training_progress(
 ) -> Iterator[Callable[[EpochEnd], None]]:
     """Yields a function that moves the bar; call it with every :class:`~graphcaps.training.trainer.EpochEnd`.
 
-    Nothing is drawn if the error stream is not a terminal (a log file, a pipe) or ``quiet`` is set.
-
     Args:
         total_epochs (int): Number of epochs at the end of the bar.
         title (str): Text left of the bar.
@@ -60,17 +93,7 @@ def training_progress(
         quiet (bool): Draw nothing. (default: ``False``)
         console (Console, optional): Console to draw on. (default: the error stream)
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = console or error_console()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[metrics]}", style="dim", markup=False),
-    )
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+    with progress_bars("metrics", quiet=quiet, console=console) as progress:
         task = progress.add_task(title, total=total_epochs, completed=start, metrics="")
 
         def update(event: EpochEnd) -> None:
@@ -130,16 +153,7 @@ def count_progress(
         quiet (bool): Draw nothing. (default: ``False``)
         console (Console, optional): Console to draw on. (default: the error stream)
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = console or error_console()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-    )
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+    with progress_bars(quiet=quiet, console=console) as progress:
         task = progress.add_task(title, total=total)
 
         def update(done: int) -> None:

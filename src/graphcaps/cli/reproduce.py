@@ -16,6 +16,8 @@ from graphcaps.errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rich.progress import TaskID
+
     from graphcaps.evaluation import RecordKey, ResultsStore
     from graphcaps.execution import RayExecutor
     from graphcaps.reproduction.cells import Training
@@ -214,19 +216,9 @@ def _train(
 @contextmanager
 def _bars(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """A progress bar for every running training, and a line for every finished one."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+    from graphcaps.cli.progress import progress_bars
 
-    from graphcaps.cli.progress import error_console
-
-    console = error_console()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-    )
-    with Bars(*columns, console=console, disable=quiet or not console.is_terminal) as bars:
+    with progress_bars(quiet=quiet) as bars:
         tasks: dict[str, TaskID] = {}
 
         def update(event: Progress) -> None:

@@ -31,7 +31,7 @@ from graphcaps.cli.data_options import (
 from graphcaps.cli.fold_options import GroupsBy, named_groups
 from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_table, terminal
 from graphcaps.cli.output_files import check_output_folder
-from graphcaps.cli.progress import error_console
+from graphcaps.cli.progress import progress_bars
 from graphcaps.cli.run_options import (
     Device,
     Epochs,
@@ -43,6 +43,8 @@ from graphcaps.cli.run_options import (
 )
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from graphcaps.search import NestedResult, SearchProgress, SearchResult, TuneResult, TuneRun
 
 __all__ = ["tune"]
@@ -200,17 +202,7 @@ def _stopped(run: TuneRun, out: Path | None) -> str:
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[SearchProgress], None]]:
     """A bar over the epochs of all trials, with the best loss so far; one after another for nested searches."""
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    console = error_console()
-    bars = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TaskProgressColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[metrics]}", style="dim", markup=False),
-    )
-    with Progress(*bars, console=console, disable=quiet or not console.is_terminal) as progress:
+    with progress_bars("metrics", percent=True, quiet=quiet) as progress:
         tasks: dict[str, TaskID] = {}
 
         def update(event: SearchProgress) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from graphcaps._io.user_folders import user_folder
 from graphcaps.data.datasets import cache
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.ops.edges import clean_edges
+from tests.graphs import assert_same_stores
 
 DIGEST = "ab" * 32
 
@@ -48,21 +48,6 @@ def make_store() -> GraphStore:
     )
 
 
-def assert_same(one: GraphStore, two: GraphStore) -> None:
-    for entry in fields(GraphStore):
-        left, right = getattr(one, entry.name), getattr(two, entry.name)
-        if isinstance(left, Tensor):
-            assert left.dtype == right.dtype, entry.name
-            assert torch.equal(left, right), entry.name
-        elif entry.name == "truth":
-            assert left.keys() == right.keys()
-            assert all(
-                torch.equal(left[key], right[key]) and left[key].dtype == right[key].dtype for key in left
-            )
-        else:
-            assert left == right, entry.name
-
-
 def test_a_saved_store_is_loaded_unchanged(tmp_path):
     store = make_store()
     path = cache.save_cached(store, DIGEST, tmp_path)
@@ -70,7 +55,7 @@ def test_a_saved_store_is_loaded_unchanged(tmp_path):
     assert path.parent == tmp_path
     kept = cache.load_cached(DIGEST, tmp_path)
     assert kept is not None
-    assert_same(store, kept)
+    assert_same_stores(store, kept)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]  # no temporary file is left
 
 
@@ -80,7 +65,7 @@ def test_a_store_without_columns_or_classes_is_loaded_unchanged(tmp_path):
     cache.save_cached(bare, DIGEST, tmp_path)
     kept = cache.load_cached(DIGEST, tmp_path)
     assert kept is not None
-    assert_same(bare, kept)
+    assert_same_stores(bare, kept)
 
 
 @pytest.mark.parametrize(

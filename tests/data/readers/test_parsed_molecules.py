@@ -6,7 +6,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 from torch import Tensor
 
 pytest.importorskip("rdkit", reason="needs the extra 'chem'")
@@ -21,6 +20,7 @@ from graphcaps.data.readers import parsed_molecules as module
 from graphcaps.data.readers.molecules import read_smiles
 from graphcaps.data.readers.parsed_molecules import parse_molecules
 from graphcaps.data.store import GraphStore
+from tests.graphs import assert_same_stores
 
 SMILES = [
     "C[C@H](N)C(=O)O",
@@ -33,18 +33,6 @@ SMILES = [
     "[Fe]",
 ]
 STANDARD = find_featurizer("standard")
-
-
-def assert_same(one: GraphStore, two: GraphStore) -> None:
-    for entry in fields(GraphStore):
-        left, right = getattr(one, entry.name), getattr(two, entry.name)
-        if isinstance(left, Tensor):
-            assert left.dtype == right.dtype, entry.name
-            assert torch.equal(left, right), entry.name
-        elif entry.name == "truth":
-            assert torch.equal(left["element"], right["element"])
-        else:
-            assert left == right, entry.name
 
 
 def num_bytes(store: GraphStore) -> int:
@@ -74,7 +62,7 @@ def test_steps_do_not_change_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None
     assert at_once.fragmented == 1
     monkeypatch.setattr(module, "_STEP", 2)
     in_steps = parse_molecules(SMILES, STANDARD, "all", name="m")
-    assert_same(at_once.store, in_steps.store)
+    assert_same_stores(at_once.store, in_steps.store)
     assert in_steps.fragmented == 1
 
 
@@ -116,7 +104,7 @@ def test_the_second_reading_needs_no_rdkit(monkeypatch: pytest.MonkeyPatch) -> N
     again = parse_molecules(SMILES, STANDARD, "all", name="m", cache=True)
     assert again.from_cache
     assert (again.problems, again.fragmented) == (first.problems, first.fragmented)
-    assert_same(first.store, again.store)
+    assert_same_stores(first.store, again.store)
     for smiles, featurizer, fragments in (
         (SMILES, STANDARD, "largest"),
         (SMILES, find_featurizer("elements"), "all"),
@@ -132,7 +120,7 @@ def test_rows_without_a_molecule_are_the_same_from_the_cache() -> None:
     assert cached.from_cache
     assert (cached.store.sizes == 0).nonzero().flatten().tolist() == [3, 5]
     assert cached.unreadable == kept.unreadable
-    assert_same(kept.store, cached.store)
+    assert_same_stores(kept.store, cached.store)
 
 
 @pytest.mark.usefixtures("small_cache")
