@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +59,8 @@ def test_an_interrupted_row_is_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_the_row_of_the_paper_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(program, "_one_set", lambda arguments, name: {})
+    # A clock that stands still, since start-up is counted from the import of the program.
+    monkeypatch.setattr(program, "time", SimpleNamespace(perf_counter=lambda: program.START + 5.0))
     datasets = list(program.PAPER)
     arguments = _row(tmp_path, datasets=datasets, epochs=None, seeds=5, precision="tf32")
     program.row(arguments)
@@ -66,10 +69,10 @@ def test_the_row_of_the_paper_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path:
         total["what"] == "HGCN row of tables 1 and 2, paper, 5 seeds, tf32, start-up and compilation counted"
     )
     assert total["dataset"] == "all eleven"
-    assert total["value"] == pytest.approx(sum(one["value"] for one in each), abs=0.5)
+    assert total["value"] == pytest.approx(sum(one["value"] for one in each), abs=0.1)
     arguments.resume = True
     program.row(arguments)
-    assert read_measurements(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.5)
+    assert read_measurements(tmp_path / "row.json")[-1]["value"] == pytest.approx(total["value"], abs=0.1)
 
 
 def test_committees_and_single_models_are_fitted_in_turn(
