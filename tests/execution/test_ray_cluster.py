@@ -86,17 +86,55 @@ def check(out: Path, expected: tuple[SeedRecord, ...]) -> None:
     assert names == {ResultsStore(out).path(record.key).name for record in records}
 
 
-def end_node(cluster: Any) -> None:
-    """Ends a node with all its processes at once, as a power failure does."""
-    node = sorted(cluster.worker_nodes, key=id)[0]
+def worker_processes(node: Any) -> list[int]:
+    """Process ids of a node's workers, without those of its other services."""
     raylet = Path(f"/proc/{node.all_processes['raylet'][0].process.pid}")
-    workers = [
-        int(pid) for task in (raylet / "task").iterdir() for pid in (task / "children").read_text().split()
-    ]
-    cluster.remove_node(node, allow_graceful=False)
-    for pid in workers:
+    found = []
+    for task in (raylet / "task").iterdir():
+        for pid in (task / "children").read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
+                    found.append(int(pid))
+    return found
+
+
+def send(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+
+
+class Disturbance:
+    """Ends a node with all its processes while it holds a cell, as a power failure does, and adds another one.
+
+    The workers of the node are stopped first, and the node ends when the other one has finished one more cell: by then
+    Ray has given the stopped workers a cell, which they cannot finish, however fast or slow the machine is.
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self._node = sorted(cluster.worker_nodes, key=id)[0]
+        self._stopped: list[int] = []
+        self._next_step, self._finished = self._stop_workers, 1
+
+    def __call__(self, progress: JointProgress) -> None:
+        if progress.cluster.finished >= self._finished:
+            self._next_step()
+
+    def _stop_workers(self) -> None:
+        self._stopped = worker_processes(self._node)
+        if self._stopped:
+            send(signal.SIGSTOP, self._stopped)
+            self._next_step, self._finished = self._end_node, 2
+
+    def _end_node(self) -> None:
+        self._cluster.remove_node(self._node, allow_graceful=False)
+        send(signal.SIGKILL, self._stopped)
+        self._next_step, self._finished = self._add_node, 3
+
+    def _add_node(self) -> None:
+        self._cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+        self._finished = sys.maxsize
 
 
 def test_a_node_ends_and_one_comes_while_cells_run(
@@ -104,13 +142,6 @@ def test_a_node_ends_and_one_comes_while_cells_run(
 ) -> None:
     store = graphcaps.load_dataset("OWN", root=inputs)
     notes: list[str] = []
-
-    def disturb(progress: JointProgress) -> None:
-        if len(cluster.worker_nodes) == 2 and progress.cluster.finished == 1:
-            end_node(cluster)
-        elif len(cluster.worker_nodes) == 1 and progress.cluster.finished == 3:
-            cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-
     config = expected[0].config
     with RayExecutor(cluster.address, notes.append) as executor:
         before = {node.id for node in executor.cluster.nodes()}
@@ -124,7 +155,7 @@ def test_a_node_ends_and_one_comes_while_cells_run(
             results=ResultsStore(tmp_path / "out"),
             executor=executor,
         )
-        train_together([validation], executor, on_progress=disturb)
+        train_together([validation], executor, on_progress=Disturbance(cluster))
         assert {node.id for node in executor.cluster.nodes()} - before, "no node came"
     assert any(note.endswith("it is run again.") for note in notes), notes
     check(tmp_path / "out", expected)
@@ -133,22 +164,26 @@ def test_a_node_ends_and_one_comes_while_cells_run(
 def test_a_killed_driver_is_resumed_and_ctrl_c_cancels(
     cluster: Any, inputs: Path, expected: tuple[SeedRecord, ...], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
+    out, messages = tmp_path / "out", tmp_path / "messages"
+    greeting = f"Ray cluster at {cluster.address}: 3 nodes, 2 cores."
 
-    def start() -> subprocess.Popen[str]:
+    def start() -> subprocess.Popen[bytes]:
         command = arguments(inputs, out, "--checkpoint-every", 1, "--resume", "--ray", cluster.address)
         # Another working directory than that of the workers, and a relative folder of results.
         command[command.index(str(out))] = "out"
-        return subprocess.Popen(
-            [sys.executable, "-m", "graphcaps", *command],
-            cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
+        with messages.open("wb") as errors:
+            return subprocess.Popen(
+                [sys.executable, "-m", "graphcaps", *command],
+                cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=errors,
+            )  # fmt: skip
 
-    def wait_for(pattern: str, process: subprocess.Popen[str]) -> None:
-        end, before = time.monotonic() + 300, times(pattern)
-        while times(pattern).items() <= before.items():
-            assert process.poll() is None, process.communicate()[1]
+    def wait_for(pattern: str, process: subprocess.Popen[bytes]) -> None:
+        """Waits until the process has reached the cluster and then a file was written."""
+        end, before = time.monotonic() + 300, None
+        while before is None or times(pattern).items() <= before.items():
+            if before is None and greeting in messages.read_text():
+                before = times(pattern)
+            assert process.poll() is None, messages.read_text()
             assert time.monotonic() < end, f"no {pattern} within five minutes"
             time.sleep(0.02)
 
@@ -162,19 +197,16 @@ def test_a_killed_driver_is_resumed_and_ctrl_c_cancels(
     killed = start()
     wait_for("*.record.json", killed)
     killed.kill()
-    killed.communicate()
+    killed.wait()
     before = {path: path.read_bytes() for path in out.glob("*.record.json")}
     assert 0 < len(before) < 3
     interrupted = start()
     wait_for("unfinished/*.checkpoint", interrupted)
     interrupted.send_signal(signal.SIGINT)
-    errors = interrupted.communicate()[1]
-    assert interrupted.returncode == 130, errors
-    assert "Stopped. Continue with the same command and --resume." in errors
-    last = start()
-    errors = last.communicate()[1]
-    assert last.returncode == 0, errors
-    assert f"Ray cluster at {cluster.address}: 3 nodes, 2 cores." in errors
+    assert interrupted.wait() == 130, messages.read_text()
+    assert "Stopped. Continue with the same command and --resume." in messages.read_text()
+    assert start().wait() == 0, messages.read_text()
+    assert greeting in messages.read_text()
     assert {path: path.read_bytes() for path in before} == before
     check(out, expected)
 
