@@ -105,8 +105,13 @@ def test_capsules_as_table_and_json(model: Path, data: Path) -> None:
     assert len(re.findall(r"^\d+ +\d+ %", result.stdout, re.MULTILINE)) == len(used)
     assert "graphs of each true" in result.stdout
     assert "share of the most frequent kind" in result.stdout
-    content = json.loads(run(model, data, "--capsules", "--json").stdout)["capsules"]
-    assert content == json.loads(json.dumps(cards.as_dict()))
+    content = json.loads(run(model, data, "--capsules", "--json").stdout)
+    assert content["capsule_cards"] == json.loads(json.dumps(cards.as_dict()))
+    measured = ("--measure", "--methods", "capsules", "--json")
+    metrics = json.loads(run(model, data, *measured).stdout)
+    both = json.loads(run(model, data, "--capsules", *measured).stdout)
+    assert both["capsule_cards"] == content["capsule_cards"]
+    assert both["capsules"] == metrics["capsules"]
 
 
 def test_counterfactuals_of_one_graph(tmp_path: Path, data: Path) -> None:

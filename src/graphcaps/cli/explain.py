@@ -230,7 +230,7 @@ def explain(
     metrics = None
     cards = capsule_cards(explanations, store) if capsules or out is not None else None
     if capsules and cards is not None:
-        result["capsules"] = cards.as_dict()
+        result["capsule_cards"] = cards.as_dict()  # "capsules" is a section of the metrics
     with warnings.catch_warnings():
         for said in (UnseenValueWarning, TruncationWarning):  # in the notes above
             warnings.simplefilter("ignore", said)
