@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import typer.testing
 
 # Imported only here: importing the fixture in a second conftest would start a second browser.
 from tests.browser.axe import axe_source  # noqa: F401
@@ -24,6 +26,8 @@ if find_spec("hypothesis") is not None:
 
     settings.register_profile("graphcaps", max_examples=30, deadline=None)
     settings.load_profile("graphcaps")
+# Typer builds all verbs with their options for every call, which takes 65 ms.
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
 # Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")

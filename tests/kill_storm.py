@@ -2,12 +2,13 @@
 
     python -m tests.kill_storm --kills 10 --seed 0
 
-Each run is killed by SIGKILL at random times, with a seed: while it starts, within 0.4 s of its first checkpoint, or
-during the next write. After each kill every file of the run is complete; what is not has the name of a temporary
-file. The resumed run must end with the same bits as one that was not disturbed, and leave no other file.
+Each run is killed at random times, with a seed: while it starts, within 0.4 s of its first checkpoint, or half-way
+through one of the next writes. After each kill every file of the run is complete; what is not has the name of a
+temporary file. The resumed run must end with the same bits as one that was not disturbed, and leave no other file.
 
-Processes are forked from one that has imported graphcaps, which saves seconds per start. Half-way through each file
-they wait for 0.09 s, so that kills hit writes, and no run ends before its last kill.
+Processes are forked from one that has imported all they need, which saves seconds per start. A run has its own end: a
+timer of the kernel, or a write that never returns. Half-way through each file it waits for 0.09 s. On a slow or busy
+machine it therefore comes less far, never farther, and has enough epochs for all kills.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,35 +30,63 @@ from graphcaps.evaluation import ResultsStore
 from graphcaps.training.checkpoint import _KIND, FORMAT
 from tests.cli.training import same_weights, write_inputs
 
-EPOCHS = 60
+MOMENTS = ("start", "run", "write")
 WRITE_SECONDS = 0.09
-START_SECONDS, RUN_SECONDS = 0.3, 0.4
-WAIT_SECONDS = 60.0
-# Forks a process per line of its input, a list of arguments; answers with the process number, then the exit status.
+START_SECONDS, RUN_SECONDS, WRITES = 0.3, 0.4, 3
+# Most checkpoints of a run until it is killed: the first, and one per write in the time after it.
+EPOCHS_PER_KILL = 2 + int(RUN_SECONDS / WRITE_SECONDS)
+# Forks a process per line of its input: arguments, number of threads, the moment and the number of a kill or two nulls,
+# and a folder for its log and its cache. It answers with the exit status. SIGALRM, which nothing handles, ends a
+# process as SIGKILL does.
 FORKING = """
-import io, json, os, sys, time
+import io, json, os, signal, sys, time
+import scipy.optimize, torch, torch.fx.experimental.symbolic_shapes  # the first backward pass imports this
 import graphcaps.cli.main, graphcaps.cli.progress, graphcaps.cli.training_files, graphcaps.evaluation
 import graphcaps.inference.fitted_model, graphcaps.training.baseline, graphcaps.training.final_training
 from graphcaps._io import atomic_write
 seconds = float(sys.argv[1])
+replace = os.replace
+class Kill:
+    def __init__(self, moment, number):
+        self.moment, self.number = moment, number
+        self.checkpoints = self.writes = 0
+        atomic_write.open = lambda path, mode: SlowFile(self, io.FileIO(path, mode))
+        os.replace = self.replace
+        if moment == "start":
+            signal.setitimer(signal.ITIMER_REAL, number)
+    def replace(self, source, target):
+        replace(source, target)
+        if str(target).endswith(".checkpoint"):
+            self.checkpoints += 1
+            if self.moment == "run" and self.checkpoints == 1:
+                signal.setitimer(signal.ITIMER_REAL, self.number)
+    def half_written(self):
+        self.writes += self.checkpoints > 0
+        if self.moment == "write" and self.writes == self.number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(seconds)
 class SlowFile(io.BufferedRandom):
+    def __init__(self, kill, raw):
+        super().__init__(raw)
+        self.kill = kill
     def write(self, content):
         half = len(content) // 2
         super().write(content[:half])
         self.flush()
-        time.sleep(seconds)
+        self.kill.half_written()
         return half + super().write(content[half:])
 for line in sys.stdin:
-    arguments, is_slow, log = json.loads(line)
+    arguments, threads, moment, number, folder = json.loads(line)
     child = os.fork()
     if child == 0:
-        errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        errors = os.open(f"{folder}/log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(errors, 1), os.dup2(errors, 2)
-        if is_slow:
-            atomic_write.open = lambda path, mode: SlowFile(io.FileIO(path, mode))
+        os.environ["GRAPHCAPS_CACHE"] = f"{folder}/cache"
+        torch.set_num_threads(threads)
+        if moment is not None:
+            Kill(moment, number)
         sys.argv = ["graphcaps", *arguments]
         graphcaps.cli.main.main()
-    print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
@@ -79,78 +106,100 @@ class Storm:
     writing: int
 
 
-class _Runs:
-    """Starts and ends runs of the command line."""
+@dataclass(frozen=True)
+class Run:
+    """A command.
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self._process, self.log = process, folder / "log.txt"
+    Args:
+        folder (Path): For its log and its cache.
+        arguments (list of str): Arguments of the command line.
+        threads (int): Number of threads. (default: 1)
+    """
 
-    def start(self, arguments: list[str], *, is_slow: bool) -> int:
-        """Number of the new process."""
+    folder: Path
+    arguments: list[str]
+    threads: int = 1
+
+    def log(self) -> str:
+        """What its last process has printed."""
+        return (self.folder / "log.txt").read_text()
+
+
+class Runs:
+    """Runs the command line in processes that are forked from one that has imported it; a context manager."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", FORKING, str(WRITE_SECONDS)]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.__exit__(*error)
+
+    def run(self, run: Run, moment: str | None = None, number: float | None = None) -> int:
+        """Runs a command, which is killed at ``moment`` if one is given.
+
+        Args:
+            run (Run): The command.
+            moment (str, optional): One of :data:`MOMENTS`. (default: it runs to its end)
+            number (float, optional): Seconds after the start or after the first checkpoint, or which write after this.
+
+        Returns:
+            Exit status; the negative number of the signal that has ended the process.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([arguments, is_slow, str(self.log)]) + "\n")
+        line = [run.arguments, run.threads, moment, number, str(run.folder)]
+        self._process.stdin.write(json.dumps(line) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def status(self) -> int:
-        """Exit status of the last process, when it has ended; the negative signal if one has ended it."""
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def complete(self, arguments: list[str]) -> None:
-        self.start(arguments, is_slow=False)
-        status = self.status()
-        assert status == 0, self.log.read_text()
+    def complete(self, run: Run) -> None:
+        status = self.run(run)
+        assert status == 0, run.log()
 
 
-@contextmanager
-def _runs(folder: Path, threads: int = 1) -> Iterator[_Runs]:
-    environment = os.environ | {"OMP_NUM_THREADS": f"{threads}", "GRAPHCAPS_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-c", FORKING, str(WRITE_SECONDS)]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield _Runs(process, folder)
-
-
-def storm_on_train(folder: Path, kills: int = 10, seed: int = 0, members: int = 1) -> Storm:
+def storm_on_train(runs: Runs, folder: Path, kills: int = 10, seed: int = 0, members: int = 1) -> Storm:
     """Kills a training; raises ``AssertionError`` if a promise does not hold.
 
     With several ``members`` it is that of a committee, which two processes of the run train.
     """
-    arguments = [*write_inputs(folder, EPOCHS), "--no-baseline", "--checkpoint-every", "1"]
+    arguments = [*write_inputs(folder, EPOCHS_PER_KILL * kills), "--no-baseline", "--checkpoint-every", "1"]
     arguments += ["--ensemble", f"{members}"]
+    threads = min(members, 2)
     calm, out = folder / "calm" / "m.safetensors", folder / "out" / "m.safetensors"
     calm.parent.mkdir()
     out.parent.mkdir()
-    with _runs(folder, threads=min(members, 2)) as runs:
-        runs.complete([*arguments, "--out", str(calm)])
-        resumed = [*arguments, "--out", str(out), "--resume"]
-        storm = _storm(runs, resumed, out.parent, kills, seed, lambda: _check_training(out))
-        runs.complete(resumed)
+    runs.complete(Run(folder, [*arguments, "--out", str(calm)], threads))
+    resumed = Run(folder, [*arguments, "--out", str(out), "--resume"], threads)
+    storm = _storm(runs, resumed, out.parent, kills, seed, lambda: _check_training(out))
+    runs.complete(resumed)
     assert same_weights(out, calm)
     assert _history(out) == _history(calm)
     assert _files(out.parent) == _files(calm.parent)
     return storm
 
 
-def storm_on_committee(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
+def storm_on_committee(runs: Runs, folder: Path, kills: int = 10, seed: int = 0) -> Storm:
     """Kills the training of a committee of three members."""
-    return storm_on_train(folder, kills, seed, members=3)
+    return storm_on_train(runs, folder, kills, seed, members=3)
 
 
-def storm_on_evaluate(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
+def storm_on_evaluate(runs: Runs, folder: Path, kills: int = 10, seed: int = 0) -> Storm:
     """Kills a cross-validation of two seeds, one after the other; raises ``AssertionError`` as above."""
-    data, preset = write_inputs(folder, EPOCHS // 2)[1:4:2]
+    data, preset = write_inputs(folder, EPOCHS_PER_KILL * kills // 2)[1:4:2]
     arguments = ["evaluate", data, "--preset", preset, "--folds", "3", "--seeds", "2", "--group", "3"]
     arguments += ["--device", "cpu", "--no-baseline", "--checkpoint-every", "1"]
     calm, out = folder / "calm", folder / "out"
-    with _runs(folder) as runs:
-        runs.complete([*arguments, "--out", str(calm)])
-        resumed = [*arguments, "--out", str(out), "--resume"]
-        storm = _storm(runs, resumed, out, kills, seed, lambda: _check_evaluation(out))
-        runs.complete(resumed)
+    runs.complete(Run(folder, [*arguments, "--out", str(calm)]))
+    resumed = Run(folder, [*arguments, "--out", str(out), "--resume"])
+    storm = _storm(runs, resumed, out, kills, seed, lambda: _check_evaluation(out))
+    runs.complete(resumed)
     expected, records = ResultsStore(calm).records(), ResultsStore(out).records()
     assert [record.key for record in records] == [record.key for record in expected]
     assert [record.curves for record in records] == [record.curves for record in expected]
@@ -158,39 +207,25 @@ def storm_on_evaluate(folder: Path, kills: int = 10, seed: int = 0) -> Storm:
     return storm
 
 
-def _storm(
-    runs: _Runs, arguments: list[str], out: Path, kills: int, seed: int, check: Callable[[], None]
-) -> Storm:
+def _storm(runs: Runs, run: Run, out: Path, kills: int, seed: int, check: Callable[[], None]) -> Storm:
     """Starts the run and kills it, again and again; each kill must find it running."""
-    source = random.Random(seed)
+    source, moments = random.Random(seed), list[str]()
     starting = writing = 0
     for _ in range(kills):
         before, left = _checkpoints(out), _temporary(out)
-        process = runs.start(arguments, is_slow=True)
-        moment = source.choice(("start", "run", "write"))
-        if moment == "start":
-            time.sleep(source.uniform(0, START_SECONDS))
-        else:
-            _wait(runs, lambda: _checkpoints(out) != before)  # noqa: B023
-            time.sleep(source.uniform(0, RUN_SECONDS))
+        moments = moments or source.sample(MOMENTS, len(MOMENTS))  # each of them in three kills
+        moment = moments.pop()
         if moment == "write":
-            _wait(runs, lambda: _temporary(out) - left)  # noqa: B023
-            time.sleep(source.uniform(0, WRITE_SECONDS / 2))
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-        status = runs.status()
-        assert status == -signal.SIGKILL, f"it ended before it was killed: {runs.log.read_text()}"
+            number: float = source.randint(1, WRITES)
+        else:
+            number = source.uniform(1e-3, START_SECONDS if moment == "start" else RUN_SECONDS)
+        status = runs.run(run, moment, number)
+        expected = signal.SIGKILL if moment == "write" else signal.SIGALRM
+        assert status == -expected, f"it ended before it was killed: {run.log()}"
         starting += _checkpoints(out) == before
         writing += bool(_temporary(out) - left)
         check()
     return Storm(kills, starting, writing)
-
-
-def _wait(runs: _Runs, is_ready: Callable[[], object]) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not is_ready():
-        assert time.monotonic() < end, f"nothing was written: {runs.log.read_text()}"
-        time.sleep(0.005)
 
 
 def _checkpoints(out: Path) -> dict[Path, int]:
@@ -236,8 +271,8 @@ def _main(arguments: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     for storm in (storm_on_train, storm_on_committee, storm_on_evaluate):
-        with tempfile.TemporaryDirectory() as folder:
-            sys.stdout.write(f"{storm.__name__}: {storm(Path(folder), options.kills, options.seed)}\n")
+        with Runs() as runs, tempfile.TemporaryDirectory() as folder:
+            sys.stdout.write(f"{storm.__name__}: {storm(runs, Path(folder), options.kills, options.seed)}\n")
 
 
 if __name__ == "__main__":

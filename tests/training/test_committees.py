@@ -17,7 +17,7 @@ from graphcaps.inference.disagreement import mutual_information
 from graphcaps.inference.fitted_model import load
 from graphcaps.inference.probabilities import probabilities
 from graphcaps.models.classical import ClassicalModel
-from graphcaps.models.lookup import MODELS
+from graphcaps.models.lookup import find_model
 from graphcaps.training import multiprocess, training_inputs
 from graphcaps.training.calibration import PRIOR_STD, calibrate_probabilities
 from graphcaps.training.final_training import FinalTraining, train_final
@@ -241,7 +241,7 @@ def test_forests_of_different_seeds_are_members(store: GraphStore) -> None:
 
 @pytest.mark.parametrize("name", ["majority", "wl", "gk"])
 def test_models_that_do_not_use_the_seed_have_no_committee(store: GraphStore, name: str) -> None:
-    kind = MODELS[name]
+    kind = find_model(name)
     assert issubclass(kind, ClassicalModel)
     assert not kind.uses_seed
     message = f"'members' must be 1 for '{name}', whose fit does not depend on the seed"

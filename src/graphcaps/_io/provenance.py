@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,13 +23,18 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 def library_versions() -> dict[str, str]:
     """Versions of graphcaps, Python and the libraries that numerical results depend on. None of them is imported."""
-    versions = {"graphcaps": __version__, "python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "unknown"
-    return versions
+    return {"graphcaps": __version__, "python": platform.python_version()} | {
+        name: _library_version(name) for name in _LIBRARIES
+    }
+
+
+@cache
+def _library_version(name: str) -> str:
+    """Version of an installed package; reading it takes milliseconds, and a run asks for it with each checkpoint."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def versions_and_commit() -> dict[str, str]:
