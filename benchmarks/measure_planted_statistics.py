@@ -1,17 +1,21 @@
 """Accuracy of simple graph statistics and agreement of k-means on planted-parts (docs/planted-parts.md).
 
-    python -m benchmarks.measure_planted_statistics --level all
+    python -m benchmarks.measure_planted_statistics            # writes results/planted_statistics.json
 
-No graph network is used. Classifiers are those of scikit-learn, with its defaults unless stated.
+No graph network is used. Classifiers are those of scikit-learn, with its defaults unless stated. ``make pages`` writes
+the tables.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -25,9 +29,12 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from graphcaps.data.datasets.planted_parts import LEVELS, MOTIF_KINDS, NUM_PROFILES, planted_parts
+from graphcaps._io.atomic_write import write_atomically
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
+from graphcaps.data.datasets.planted_parts import LEVELS, NUM_PROFILES, planted_parts
 from graphcaps.data.store import GraphStore
 
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "planted_statistics.json"
 FOLD_SEED = 12345
 Counts = dict[object, float]
 
@@ -166,7 +173,7 @@ def kmeans_scores(store: GraphStore, data: Numbers, standardise: bool) -> list[f
     return [float(normalized_mutual_info_score(kind, clusters)), within_graphs(kind), within_graphs(part)]
 
 
-# ---------------------------------------------------------------------- printing
+# ---------------------------------------------------------------------- levels
 def checksum(store: GraphStore) -> str:
     """sha256 of the arrays as little-endian 64-bit integers, in the order written here."""
     columns = [store.node_ptr, store.edge_ptr, store.neighbours, store.y]
@@ -175,39 +182,48 @@ def checksum(store: GraphStore) -> str:
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
-def report(level: str, seed: int) -> None:
-    """Prints the tables of one level."""
+def spread(values: np.ndarray) -> dict[str, float]:
+    """Mean, minimum and maximum."""
+    return {"mean": float(values.mean()), "min": int(values.min()), "max": int(values.max())}
+
+
+def measure(level: str, seed: int) -> dict[str, Any]:
+    """Sizes, accuracies and agreement of one level."""
     store = planted_parts(level, seed)  # type: ignore[arg-type]
     data = to_numbers(store)
-    sizes = store.sizes.numpy()
     edges = np.bincount(data.graph, weights=data.degree).astype(int) // 2
-    share = np.bincount(store.truth["kind"].numpy(), minlength=len(MOTIF_KINDS)) / store.num_nodes
-    print(f"\n## {level}, seed {seed}\n")
-    print(f"sha256 {checksum(store)}")
-    print(f"nodes {sizes.min()} to {sizes.max()}, mean {sizes.mean():.2f}")
-    print(f"edges {edges.min()} to {edges.max()}, mean {edges.mean():.2f}")
-    print(
-        "share of nodes: " + ", ".join(f"{k} {s:.1%}" for k, s in zip(MOTIF_KINDS, share, strict=True) if s)
-    )
-    print("\n| statistics | LR | RF | LR, new profiles | RF, new profiles |\n|---|---|---|---|---|")
-    for name, statistic in STATISTICS.items():
-        cells = " | ".join(f"{100 * a:.1f}" for a in accuracies(statistic(data), data.y))
-        print(f"| {name} | {cells} |", flush=True)
-    print(
-        "\n| k-means | NMI kinds, all nodes | NMI kinds, per graph | NMI parts, per graph |\n|---|---|---|---|"
-    )
-    for name, standardise in (("features as they are", False), ("features standardised", True)):
-        cells = " | ".join(f"{s:.3f}" for s in kmeans_scores(store, data, standardise))
-        print(f"| {name} | {cells} |", flush=True)
+    return {
+        "level": level,
+        "sha256": checksum(store),
+        "nodes": spread(store.sizes.numpy()),
+        "edges": spread(edges),
+        "scaffold": float((store.truth["kind"] == 0).double().mean()),
+        "accuracy": {name: accuracies(statistic(data), data.y) for name, statistic in STATISTICS.items()},
+        "kmeans": {
+            name: kmeans_scores(store, data, standardise)
+            for name, standardise in (("as they are", False), ("standardised", True))
+        },
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Tables of docs/planted-parts.md.")
-    parser.add_argument("--level", choices=[*LEVELS, "all"], default="all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    for level in LEVELS if chosen.level == "all" else [chosen.level]:
-        report(level, chosen.seed)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    rows = []
+    for level in LEVELS:
+        rows.append(measure(level, arguments.seed))
+        print(json.dumps(rows[-1]), flush=True)
+    record = {
+        "command": "python -m benchmarks.measure_planted_statistics",
+        "hardware": describe_hardware(),
+        "versions": versions_and_commit(),
+        "rows": rows,
+    }
+    write_atomically(arguments.out, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
