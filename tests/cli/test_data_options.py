@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from graphcaps.chemistry.featurizers import FEATURIZERS
-from graphcaps.cli.data_options import AtomFeaturizer, open_for_model
+from graphcaps.cli.data_options import open_for_model
 from graphcaps.cli.main import app
 from graphcaps.data.coercion import reader_defaults
 from graphcaps.data.datasets import loading
@@ -48,10 +48,6 @@ def test_skipped_rows_are_noted_where_results_do_not_list_them(opened, capsys, o
     open_for_model("own.csv", None, options, small_model(), report_bad_rows=report_bad_rows)
     assert capsys.readouterr().err.splitlines() == [NOTE, SKIPPED]
     assert opened == [reader_defaults(small_model().recipe) | {"unlabelled": "keep", "bad": "skip"} | options]
-
-
-def test_the_choices_of_atoms_are_the_featurizers() -> None:
-    assert [choice.value for choice in AtomFeaturizer] == list(FEATURIZERS)
 
 
 @pytest.mark.parametrize(("words", "featurizer"), [((), "standard"), (("--atoms", "elements"), "elements")])

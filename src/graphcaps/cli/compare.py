@@ -12,21 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
-from graphcaps.cli.data_options import (
-    Atoms,
-    Bad,
-    Duplicates,
-    EdgeLabel,
-    Fractions,
-    Fragments,
-    Id,
-    Label,
-    NodeLabel,
-    Root,
-    Smiles,
-    SplitBy,
-    reader_options,
-)
+from graphcaps.cli.data_options import Fractions, Root, SplitBy
 from graphcaps.cli.fold_options import (
     FOLDS,
     FirstSplitSeed,
@@ -52,6 +38,7 @@ from graphcaps.cli.output import (
 )
 from graphcaps.cli.output_files import check_output_folder, write_json
 from graphcaps.cli.progress import cross_validation_progress
+from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import Device, Epochs
 from graphcaps.errors import ArgumentError, printable
 
@@ -67,6 +54,7 @@ _FORMATS = ("table", "markdown", "latex", "json")
 _FAILED = 1  # exit code if a model failed
 
 
+@takes_reader_options()
 def compare(
     context: typer.Context,
     names: Annotated[
@@ -116,15 +104,8 @@ def compare(
         str, option("--format", metavar="NAME", help="table, markdown, latex or json.")
     ] = "table",
     as_json: Annotated[bool, option("--json", help="Same as --format json.")] = False,
-    smiles: Smiles = None,
-    label: Label = None,
-    id: Id = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Compare models on the same folds: accuracies, paired tests, ranks, time and memory.
 
@@ -147,11 +128,7 @@ def compare(
     from graphcaps.data.readers.row_rules import describe_copies_in_folds
     from graphcaps.evaluation import ResultsStore
 
-    options = reader_options(
-        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms,
-        node_label=node_label, edge_label=edge_label,
-    )  # fmt: skip
-    loaded = load_with_splits("compare", names, root, options, split, repeat, seed, fractions)
+    loaded = load_with_splits("compare", names, root, reader, split, repeat, seed, fractions)
     data = [
         ComparedData(dataset.store, named_groups(groups, dataset), splits or None)
         for dataset, splits in loaded

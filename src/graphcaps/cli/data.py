@@ -8,24 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphcaps.cli.data_options import (
-    Atoms,
-    Bad,
-    Duplicates,
-    EdgeLabel,
-    Fragments,
-    Id,
-    Json,
-    Label,
-    NodeLabel,
-    Root,
-    Smiles,
-    Source,
-    SplitColumn,
-    open_source,
-    reader_options,
-)
+from graphcaps.cli.data_options import Json, Root, Source, open_source
 from graphcaps.cli.output import columns, count_noun, format_size, option, pairs, print_json, terminal
+from graphcaps.cli.reader_options import SplitColumn, takes_reader_options
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
@@ -94,41 +79,22 @@ def _entry(name: str, path: Path | None) -> dict[str, Any]:
 
 
 @app.command(epilog="Example: graphcaps data info MUTAG --json")
+@takes_reader_options(split=SplitColumn)
 def info(
     name: Source,
     root: Root = None,
-    smiles: Smiles = None,
-    label: Label = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    split: SplitColumn = None,
-    id: Id = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
     as_json: Json = False,
     no_cache: Annotated[bool, option("--no-cache", help="Do not use or write the cache.")] = False,
     no_download: Annotated[bool, option("--no-download", help="Do not download.")] = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Describe a data set, and how its edge list was cleaned."""
     from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.data.quality.summary import summarize
 
     start = time.perf_counter()
-    options = reader_options(
-        smiles,
-        label,
-        split,
-        id,
-        bad,
-        fragments,
-        duplicates,
-        atoms,
-        node_label=node_label,
-        edge_label=edge_label,
-    )
-    loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **options)
+    loaded = open_dataset(name, root, cache=not no_cache, download=not no_download, **reader)
     seconds = round(time.perf_counter() - start, 3)
     summary = summarize(loaded.store)
     if as_json:
@@ -209,19 +175,10 @@ def _plural(count: int, noun: str) -> str:
 
 
 @app.command(epilog="Example: graphcaps data check MUTAG --root downloads")
+@takes_reader_options(split=SplitColumn)
 def check(
     source: Source,
     root: Root = None,
-    smiles: Smiles = None,
-    label: Label = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    split: SplitColumn = None,
-    id: Id = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
     groups: Annotated[
         Path | None,
         option("--groups", metavar="FILE", help="Write the group of duplicates of each graph as CSV."),
@@ -230,6 +187,8 @@ def check(
         bool, option("--no-forecast", help="Do not estimate memory and time of a training.")
     ] = False,
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Check a data set for problems before training.
 
@@ -243,22 +202,7 @@ def check(
     from graphcaps.data.quality.quality_report import quality_report
     from graphcaps.data.splits.groups import write_groups
 
-    loaded = open_dataset(
-        source,
-        root,
-        **reader_options(
-            smiles,
-            label,
-            split,
-            id,
-            bad,
-            fragments,
-            duplicates,
-            atoms,
-            node_label=node_label,
-            edge_label=edge_label,
-        ),
-    )
+    loaded = open_dataset(source, root, **reader)
     store, metadata = loaded.store, loaded.metadata
     report = quality_report(store, seconds=_MAX_SECONDS)
     findings = report.findings
@@ -365,24 +309,19 @@ def _number(count: int, noun: str) -> str:
 
 
 @app.command(epilog="Example: graphcaps data convert planted-parts parts.zip")
+@takes_reader_options(without=("id",))
 def convert(
     source: Source,
     target: Annotated[
         Path, typer.Argument(metavar="TARGET", help="Zip file to write if it ends in .zip, else a folder.")
     ],
     root: Root = None,
-    smiles: Smiles = None,
-    label: Label = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
     overwrite: Annotated[
         bool, option("--overwrite", help="Replace TARGET if it is a zip or a TU folder.")
     ] = False,
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Write a cleaned data set in the layout of the TU collection.
 
@@ -394,17 +333,7 @@ def convert(
     """
     from graphcaps.data.readers.tu_writer import write_tu
 
-    options = reader_options(
-        smiles,
-        label,
-        bad=bad,
-        fragments=fragments,
-        duplicates=duplicates,
-        atoms=atoms,
-        node_label=node_label,
-        edge_label=edge_label,
-    )
-    loaded = open_source(source, root, options)
+    loaded = open_source(source, root, reader)
     write_tu(loaded.store, target, overwrite=overwrite)
     target = target.expanduser()
     files = [target] if target.is_file() else sorted(target.iterdir())

@@ -1,9 +1,8 @@
-"""Options that name a data set or describe a user's file, and the functions that open it."""
+"""Options that name a data set or its split, and the functions that open it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,28 +20,11 @@ if TYPE_CHECKING:
     from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = [
-    "AtomFeaturizer",
-    "Atoms",
-    "Bad",
-    "BadMolecules",
-    "BadReported",
-    "BadRows",
-    "DuplicateRows",
-    "Duplicates",
-    "EdgeLabel",
     "Fractions",
-    "FragmentChoice",
-    "Fragments",
-    "FragmentsOfModel",
-    "Id",
     "Json",
-    "Label",
-    "NodeLabel",
     "Root",
-    "Smiles",
     "Source",
     "SplitBy",
-    "SplitColumn",
     "describe_single_split",
     "display_names",
     "graph_label",
@@ -50,143 +32,17 @@ __all__ = [
     "open_for_model",
     "open_source",
     "open_with_splits",
-    "reader_options",
     "require_labels",
 ]
 
 
-class BadRows(StrEnum):
-    """What to do with table rows without a valid molecule or without a label."""
-
-    refuse = "refuse"
-    skip = "skip"
-
-
-class FragmentChoice(StrEnum):
-    """Which fragments of salts and mixtures to read."""
-
-    all = "all"
-    largest = "largest"
-
-
-class DuplicateRows(StrEnum):
-    """What to do with table rows that have the same molecule."""
-
-    keep = "keep"
-    drop_contradicting = "drop-contradicting"
-    first = "first"
-
-
-class AtomFeaturizer(StrEnum):
-    """Featurizers of molecules; a test compares them with graphcaps.chemistry.featurizers, which loads torch."""
-
-    standard = "standard"
-    elements = "elements"
-
-
 _SOURCE_HELP = "A data set, a TU folder or zip, or your own file (docs/inputs.md)."
-_COLUMNS = "Columns of your own file"
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help=_SOURCE_HELP)]
 Root = Annotated[
     Path | None, option("--root", metavar="DIR", help="Folder to search first for NAME.zip or NAME/.")
 ]
 Json = Annotated[bool, option("--json", help="Print JSON.")]
-Smiles = Annotated[
-    str | None,
-    option("--smiles", metavar="COLUMN", help="SMILES. Default: smiles.", rich_help_panel=_COLUMNS),
-]
-Label = Annotated[
-    str | None, option("--label", metavar="COLUMN", help="Class label.", rich_help_panel=_COLUMNS)
-]
-NodeLabel = Annotated[
-    str | None,
-    option(
-        "--node-label",
-        metavar="KEY",
-        help="Label of nodes, in files of networks. Default: label.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-EdgeLabel = Annotated[
-    str | None,
-    option(
-        "--edge-label",
-        metavar="KEY",
-        help="Label of edges, in files of networks. Default: label.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-SplitColumn = Annotated[
-    str | None,
-    option("--split", metavar="COLUMN", help="Train, valid or test.", rich_help_panel=_COLUMNS),
-]
-Id = Annotated[
-    str | None,
-    option(
-        "--id",
-        metavar="COLUMN",
-        help="Name of each row. Default: id, else its line.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Atoms = Annotated[
-    AtomFeaturizer | None,
-    option(
-        "--atoms",
-        help="Properties of atoms and bonds (docs/featurizers.md). Default: standard.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Bad = Annotated[
-    BadRows | None,
-    option(
-        "--bad",
-        help="Rows without a valid molecule, a label or an entry of --split. Default: refuse.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-BadMolecules = Annotated[
-    BadRows | None,
-    option(
-        "--bad",
-        help="Rows without a valid molecule. Default: they are left out, with a note.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-BadReported = Annotated[
-    BadRows | None,
-    option(
-        "--bad",
-        help="Rows without a valid molecule. Default: each gets a row with the reason.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Fragments = Annotated[
-    FragmentChoice | None,
-    option(
-        "--fragments",
-        help="Salts and mixtures: all fragments, or the largest of each molecule. Default: all.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-FragmentsOfModel = Annotated[
-    FragmentChoice | None,
-    option(
-        "--fragments",
-        help="Salts and mixtures: all fragments, or the largest of each molecule. Default: as in training.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
-Duplicates = Annotated[
-    DuplicateRows | None,
-    option(
-        "--duplicates",
-        help="Rows with the same molecule: keep all, drop those with contradicting labels, or keep the first. "
-        "Default: keep.",
-        rich_help_panel=_COLUMNS,
-    ),
-]
 SplitBy = Annotated[
     str | None,
     option(
@@ -204,34 +60,6 @@ Fractions = Annotated[
         "Default: 0.8,0.1,0.1.",
     ),
 ]
-
-
-def reader_options(
-    smiles: str | None = None,
-    label: str | None = None,
-    split: str | None = None,
-    id: str | None = None,
-    bad: BadRows | None = None,
-    fragments: FragmentChoice | None = None,
-    duplicates: DuplicateRows | None = None,
-    atoms: AtomFeaturizer | None = None,
-    node_label: str | None = None,
-    edge_label: str | None = None,
-) -> dict[str, Any]:
-    """Keyword arguments of ``open_dataset``: the options that were given."""
-    options = {
-        "smiles": smiles,
-        "label": label,
-        "split": split,
-        "id": id,
-        "bad": None if bad is None else bad.value,
-        "fragments": None if fragments is None else fragments.value,
-        "duplicates": None if duplicates is None else duplicates.value,
-        "featurizer": None if atoms is None else atoms.value,
-        "node_label": node_label,
-        "edge_label": edge_label,
-    }
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def open_source(

@@ -11,23 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
-from graphcaps.cli.data_options import (
-    Atoms,
-    Bad,
-    Duplicates,
-    EdgeLabel,
-    Fractions,
-    Fragments,
-    Id,
-    Json,
-    Label,
-    NodeLabel,
-    Root,
-    Smiles,
-    SplitBy,
-    describe_single_split,
-    reader_options,
-)
+from graphcaps.cli.data_options import Fractions, Json, Root, SplitBy, describe_single_split
 from graphcaps.cli.fold_options import (
     FOLDS,
     FirstSplitSeed,
@@ -53,6 +37,7 @@ from graphcaps.cli.output import (
 )
 from graphcaps.cli.output_files import RawText, check_output_file, check_output_folder, write_json
 from graphcaps.cli.progress import cross_validation_progress
+from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
@@ -93,6 +78,7 @@ _MAX_VARIANT_LENGTH = 100
 _MAX_CLASSES = 10  # in a sentence
 
 
+@takes_reader_options()
 def evaluate(
     context: typer.Context,
     names: Annotated[
@@ -173,17 +159,10 @@ def evaluate(
             help="Epochs between checkpoints. Default: the first epoch, then one every 20 seconds.",
         ),
     ] = None,
-    smiles: Smiles = None,
-    label: Label = None,
-    id: Id = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
     log: Log = None,
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Cross-validate a model; all folds and seeds are trained together.
 
@@ -218,18 +197,7 @@ def evaluate(
     from graphcaps.training.classical_training import check_members
     from graphcaps.training.companion_weights import companion_configs
 
-    options = reader_options(
-        smiles,
-        label,
-        id=id,
-        bad=bad,
-        fragments=fragments,
-        duplicates=duplicates,
-        atoms=atoms,
-        node_label=node_label,
-        edge_label=edge_label,
-    )
-    loaded = load_with_splits("evaluate", names, root, options, split, repeat, seed, fractions)
+    loaded = load_with_splits("evaluate", names, root, reader, split, repeat, seed, fractions)
     results = None if out is None else ResultsStore(out)
     executor = open_cluster(context, ray, log=log)
     validations = []

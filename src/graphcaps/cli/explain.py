@@ -13,24 +13,17 @@ import typer
 
 from graphcaps.cli.capsule_tables import show_capsules, show_counterfactuals
 from graphcaps.cli.data_options import (
-    BadMolecules,
-    EdgeLabel,
-    FragmentsOfModel,
-    Id,
     Json,
-    Label,
-    NodeLabel,
     Root,
-    Smiles,
     Source,
     display_names,
     graph_label,
     note_truncation,
     open_for_model,
-    reader_options,
 )
 from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_pairs, terminal
 from graphcaps.cli.output_files import check_output_folder
+from graphcaps.cli.reader_options import BadMolecules, FragmentsOfModel, takes_reader_options
 from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
 
@@ -69,6 +62,7 @@ _MAX_EDITED = 300  # graphs of a page with counterfactuals, without --counterfac
 _MAX_MEASURED = 5_000  # graphs that the metrics of a report without --measure are over
 
 
+@takes_reader_options(without=("duplicates", "featurizer"), bad=BadMolecules, fragments=FragmentsOfModel)
 def explain(
     model: Annotated[
         Path,
@@ -126,14 +120,9 @@ def explain(
     out: Annotated[Path | None, option("--out", metavar="DIR", help="Write a report page into DIR.")] = None,
     root: Root = None,
     device: Device = "auto",
-    smiles: Smiles = None,
-    label: Label = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    id: Id = None,
-    bad: BadMolecules = None,
-    fragments: FragmentsOfModel = None,
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Explain the predictions of a model by its capsules and node scores.
 
@@ -161,12 +150,9 @@ def explain(
     fitted = load(model)
     fitted.to(choose_device(device, "explain", fitted.config.model))
     # --graph counts rows without a valid molecule too, as predict does.
-    options = reader_options(
-        smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
-    )
-    loaded = open_for_model(source, root, options, fitted, report_bad_rows=graph is not None)
+    loaded = open_for_model(source, root, reader, fitted, report_bad_rows=graph is not None)
     store = loaded.store
-    selected = None if graph is None else _select_graph(graph, loaded, count_skipped=bad is None)
+    selected = None if graph is None else _select_graph(graph, loaded, count_skipped="bad" not in reader)
     explained = store if selected is None else store[selected.index]
     note_truncation(explained, fitted)
     checked = fitted.check(explained, owner="explain")
@@ -174,7 +160,11 @@ def explain(
         found = f"graph {selected.label}: {checked.errors[0]}"
         raise DataError(source, "a graph that the model can read", found)
     if checked.others:
-        first = _label_of(min(checked.others), loaded, bad is None) if selected is None else selected.label
+        first = (
+            _label_of(min(checked.others), loaded, "bad" not in reader)
+            if selected is None
+            else selected.label
+        )
         note(describe_others(checked.others, len(explained), first))
     start = time.perf_counter()
     classes = (

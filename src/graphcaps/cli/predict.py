@@ -11,25 +11,18 @@ import typer
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps.cli.data_options import (
-    BadReported,
-    EdgeLabel,
-    FragmentsOfModel,
-    Id,
     Json,
-    Label,
-    NodeLabel,
     Root,
-    Smiles,
     Source,
     display_names,
     graph_label,
     note_truncation,
     open_for_model,
-    reader_options,
 )
 from graphcaps.cli.output import columns, metric_rows, note, option, pairs, print_json, print_text, terminal
 from graphcaps.cli.output_files import RawText, check_output_file
 from graphcaps.cli.progress import prediction_progress
+from graphcaps.cli.reader_options import BadReported, FragmentsOfModel, takes_reader_options
 from graphcaps.cli.run_options import Device
 from graphcaps.errors import ArgumentError, DataError
 
@@ -62,6 +55,7 @@ class Unseen(StrEnum):
     ignore = "ignore"
 
 
+@takes_reader_options(without=("duplicates", "featurizer"), bad=BadReported, fragments=FragmentsOfModel)
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file (.safetensors).")],
     source: Source,
@@ -77,13 +71,6 @@ def predict(
             help="Node labels that were not in the training set: report an error, or encode them as zeros.",
         ),
     ] = Unseen.refuse,
-    smiles: Smiles = None,
-    label: Label = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    id: Id = None,
-    bad: BadReported = None,
-    fragments: FragmentsOfModel = None,
     abstain_below: Annotated[
         float | None,
         option(
@@ -110,6 +97,8 @@ def predict(
     raw_text: RawText = False,
     device: Device = "auto",
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Predict the class of each graph, with probabilities and capsule lengths.
 
@@ -142,16 +131,17 @@ def predict(
         got, fix = f"a model '{fitted.config.model}' alone", "Train one with --companion wl-forest."
         raise ArgumentError("predict", "--parts-of-answer", expected, got, fix)
     fitted.to(choose_device(device, "predict", fitted.config.model))
-    options = reader_options(
-        smiles, label, id=id, bad=bad, fragments=fragments, node_label=node_label, edge_label=edge_label
-    )
-    loaded = open_for_model(source, root, options, fitted, report_bad_rows=True)
+    loaded = open_for_model(source, root, reader, fitted, report_bad_rows=True)
     note_truncation(loaded.store, fitted)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
     ids = None if metadata is None else metadata.ids
     classes = None if metadata is None else metadata.classes
-    skipped = metadata if metadata is not None and metadata.row_indices is not None and bad is None else None
+    skipped = (
+        metadata
+        if metadata is not None and metadata.row_indices is not None and "bad" not in reader
+        else None
+    )
     if skipped is not None and skipped.row_indices is not None:
         row_indices = skipped.row_indices
 

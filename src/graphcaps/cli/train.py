@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import (
-    Atoms,
-    Bad,
-    Duplicates,
-    EdgeLabel,
     Fractions,
-    Fragments,
-    Id,
     Json,
-    Label,
-    NodeLabel,
     Root,
-    Smiles,
     Source,
     SplitBy,
     describe_single_split,
     open_with_splits,
-    reader_options,
 )
 from graphcaps.cli.output import count_noun, metric_rows, note, option, print_json, print_pairs, terminal
+from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import (
     BatchSize,
     ClassWeight,
@@ -68,6 +59,7 @@ __all__ = ["train"]
 _DEFAULT_PATIENCE = 50  # with the presets of own graphs, as in HGCNClassifier
 
 
+@takes_reader_options()
 def train(
     context: typer.Context,
     source: Source,
@@ -97,15 +89,6 @@ def train(
         float,
         option("--validation", metavar="SHARE", help="Share of graphs in the validation set; 0: none."),
     ] = 0.1,
-    smiles: Smiles = None,
-    label: Label = None,
-    id: Id = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
     split: SplitBy = None,
     fractions: Fractions = None,
     patience: Annotated[
@@ -150,6 +133,8 @@ def train(
     device: Device = "auto",
     log: Log = None,
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Train a model on a data set and write it to a file.
 
@@ -190,22 +175,11 @@ def train(
     from graphcaps.training.companion_weights import companion_configs
     from graphcaps.training.final_training import make_training
 
-    options = reader_options(
-        smiles,
-        label,
-        id=id,
-        bad=bad,
-        fragments=fragments,
-        duplicates=duplicates,
-        atoms=atoms,
-        node_label=node_label,
-        edge_label=edge_label,
-    )
     loaded, splits = read_once(
         ranks,
         source,
         root,
-        lambda: open_with_splits(source, root, options, split, "train", seeds=(seed,), fractions=fractions),
+        lambda: open_with_splits(source, root, reader, split, "train", seeds=(seed,), fractions=fractions),
     )
     holdout = splits[0] if splits else None
     _check_validation_share(context, holdout)

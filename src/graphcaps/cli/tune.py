@@ -5,33 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from graphcaps.cli.cluster_options import RayAddress, open_cluster
-from graphcaps.cli.data_options import (
-    Atoms,
-    Bad,
-    Duplicates,
-    EdgeLabel,
-    Fractions,
-    Fragments,
-    Id,
-    Json,
-    Label,
-    NodeLabel,
-    Root,
-    Smiles,
-    Source,
-    SplitBy,
-    open_with_splits,
-    reader_options,
-)
+from graphcaps.cli.data_options import Fractions, Json, Root, Source, SplitBy, open_with_splits
 from graphcaps.cli.fold_options import GroupsBy, named_groups
 from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_table, terminal
 from graphcaps.cli.output_files import check_output_folder
 from graphcaps.cli.progress import progress_bars
+from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import (
     Device,
     Epochs,
@@ -52,6 +36,7 @@ __all__ = ["tune"]
 _SHOWN = 5  # trials in the table
 
 
+@takes_reader_options()
 def tune(
     context: typer.Context,
     source: Source,
@@ -104,16 +89,9 @@ def tune(
         option("--out", metavar="DIR", help="Folder for best.toml, trials.csv, study.db and pictures."),
     ] = None,
     resume: Annotated[bool, option("--resume", help="Continue the search in DIR.")] = False,
-    smiles: Smiles = None,
-    label: Label = None,
-    id: Id = None,
-    node_label: NodeLabel = None,
-    edge_label: EdgeLabel = None,
-    bad: Bad = None,
-    fragments: Fragments = None,
-    duplicates: Duplicates = None,
-    atoms: Atoms = None,
     as_json: Json = False,
+    *,
+    reader: dict[str, Any],
 ) -> None:
     """Search for hyper-parameters of low validation loss; test graphs are not read.
 
@@ -131,13 +109,7 @@ def tune(
         check_output_folder(out)
     from graphcaps.search import TuneRun
 
-    options = reader_options(
-        smiles, label, id=id, bad=bad, fragments=fragments, duplicates=duplicates, atoms=atoms,
-        node_label=node_label, edge_label=edge_label,
-    )  # fmt: skip
-    loaded, splits = open_with_splits(
-        source, root, options, split, "tune", seeds=(seed,), fractions=fractions
-    )
+    loaded, splits = open_with_splits(source, root, reader, split, "tune", seeds=(seed,), fractions=fractions)
     store = loaded.store
     config = configure(store, preset=preset, model=model, epochs=epochs, settings=settings)
     run = TuneRun(
