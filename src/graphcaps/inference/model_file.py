@@ -37,6 +37,7 @@ from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model, is_classical, is_model
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.nn.initialise import forked_generator
 
 __all__ = [
     "FORMAT",
@@ -411,7 +412,7 @@ def _network(path: Path, factory: ModelFactory, tensors: dict[str, Tensor], numb
     if problem := _state_mismatch(factory, tensors):
         expected, found = problem
         raise DataError(path, expected if number is None else f"{expected} of member {number}", found)
-    with torch.random.fork_rng(devices=[]):  # initial weights are random and replaced below
+    with forked_generator():  # initial weights are random and replaced below
         model = factory(())
     model.to(_float_type(tensors))
     model.load_state_dict(tensors)

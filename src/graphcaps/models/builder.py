@@ -14,6 +14,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_classical_model, find_graph_model
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.nn.initialise import forked_generator
 from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.registry import RegisteredModel
 
@@ -105,7 +106,7 @@ def join_builders(builders: Sequence[ModelBuilder]) -> ModelBuilder:
 
 def precomputation_of(factory: ModelFactory) -> Precomputation | None:
     """What the models of a factory need computed from each graph; torch's generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
+    with forked_generator():
         return factory(()).precomputation
 
 

@@ -21,6 +21,7 @@ from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import is_classical
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.nn.initialise import forked_generator
 from graphcaps.training.auto_config import check_network_options, check_run_types
 from graphcaps.training.checkpoint import check_state, load_checkpoint, write_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
@@ -511,7 +512,9 @@ def _initial_model(model: GraphModel | ClassicalModel, name: str, factory: Model
     if not isinstance(model, GraphModel):
         raise ArgumentError("train", "start", "be a network", f"the model '{name}'")
     weights = model.state_dict()
-    for entry, value in factory(()).state_dict().items():
+    with forked_generator():
+        expected = factory(()).state_dict()
+    for entry, value in expected.items():
         if entry not in weights or weights[entry].shape != value.shape:
             raise ArgumentError("train", "start", "be a model of the same sizes", f"another '{entry}'")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 
 import torch
 from torch import Tensor
 
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.nn.initialise import forked_generator
 
 __all__ = [
     "Replica",
@@ -25,8 +25,6 @@ __all__ = [
 
 TRUNK_KEY = ".replicas."
 """Part of the state-dict keys of a trunk, which stores a module per replica instead of a leading axis."""
-
-_generator_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,7 @@ def stack_replicas(
         variants (dict, optional): Factories that draw the initial weights of a variant, where it is not ``factory``.
     """
     F = len(replicas)
-    # torch has one generator for all threads: concurrent trainings must not draw from it at the same time.
-    with _generator_lock, torch.random.fork_rng(devices=[]):
+    with forked_generator():
         stacked = factory((F,)).to(dtype)
         state = stacked.state_dict()
         for f, replica in enumerate(replicas):
@@ -110,7 +107,8 @@ def pick_replica(stacked: GraphModel, factory: ModelFactory, f: int) -> GraphMod
 
 def replica_model(state: Mapping[str, Tensor], factory: ModelFactory, f: int) -> GraphModel:
     """Replica f of the weights of a stacked model, as a single model without leading axes."""
-    single = factory(())
+    with forked_generator():
+        single = factory(())
     names = single.state_dict().keys()
     values = {name: _replica_view(state, name, f).clone() for name in names}
     dtype = next(value.dtype for value in values.values() if value.is_floating_point())
