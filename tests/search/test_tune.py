@@ -191,6 +191,16 @@ def test_outer_folds_are_scored_as_a_cross_validation_scores_them() -> None:
     store = graphs()
     folds = _search().folds
     device = torch.device("cpu")
+    events: list[SearchProgress] = []
+    configs = [CONFIG, CONFIG, CONFIG.with_training(epochs=5)]
+    accuracies = held_out_accuracies(
+        store, configs, folds, seed=0, device=device, part="nested", on_event=events.append
+    )
+    assert {(event.total, event.trials, event.part) for event in events} == {(13, 3, "nested")}
+    assert all(event.is_scoring for event in events)
+    assert sorted({event.work for event in events}) == [0, 2, 4, 6, 8, 9, 10, 11, 12, 13]
+    assert [event.ended for event in events if event.work == 8][-1] == 2
+    assert events[-1].ended == 3
     accuracies = held_out_accuracies(store, [CONFIG] * 3, folds, seed=0, device=device)
     result = graphcaps.cross_validate(store, CONFIG, folds=3, seeds=1, protocol="held-out", device="cpu")
     assert accuracies == pytest.approx(cross_validated(result).ravel())

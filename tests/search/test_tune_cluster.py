@@ -85,6 +85,13 @@ def test_a_cell_of_trials_out_of_memory_is_halved(monkeypatch, local: TuneResult
 @pytest.mark.slow
 def test_a_nested_search_on_a_cluster_equals_that_of_this_process(monkeypatch) -> None:
     executor, _ = _connect(monkeypatch, FakeRay())
-    expected, result = _tune(nested=True).nested, _tune(executor, nested=True).nested
+    events: list[SearchProgress] = []
+    expected = _tune(nested=True).nested
+    result = _tune(executor, nested=True, on_event=events.append).nested
+    scoring = [event for event in events if event.is_scoring]
+    assert {event.part for event in scoring} == {"nested", "unnested"}
+    assert scoring[-1].work == scoring[-1].total
+    assert scoring[-1].ended == scoring[-1].trials == 3
+    assert any(event.cluster is not None for event in scoring)
     assert np.array_equal(result.nested, expected.nested)
     assert np.array_equal(result.unnested, expected.unnested)

@@ -173,15 +173,15 @@ def _stopped(run: TuneRun, out: Path | None) -> str:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[SearchProgress], None]]:
-    """A bar over the epochs of all trials, with the best loss so far; one after another for nested searches."""
+    """A bar over the epochs of all trials, with the best loss so far; one after another for nested searches and their test folds."""
     with progress_bars("metrics", percent=True, quiet=quiet) as progress:
         tasks: dict[str, TaskID] = {}
 
         def update(event: SearchProgress) -> None:
             if event.part not in tasks:
-                title = f"search {event.part}".strip()
+                title = f"{'test folds,' if event.is_scoring else 'search'} {event.part}".strip()
                 tasks[event.part] = progress.add_task(title, total=event.total, metrics="")
-            parts = [f"{event.ended}/{event.trials} trials"]
+            parts = [f"{event.ended}/{event.trials} {'folds' if event.is_scoring else 'trials'}"]
             if event.epoch is not None:
                 parts.append(f"epoch {event.epoch.epoch}/{event.epoch.rung}")
             if event.cluster is not None:

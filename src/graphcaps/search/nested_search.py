@@ -23,11 +23,12 @@ from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.replica_groups import ReplicaGroup, plan_groups
 from graphcaps.evaluation.training_cells import CellResult, NetworkCell, TrainingOptions
-from graphcaps.execution.cell import Executor
+from graphcaps.execution.cell import Cell, ClusterProgress, Executor
 from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.search.tuning import Search, SearchProgress, SearchResult, TimeUp
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.memory import estimate_memory
+from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["NestedResult", "held_out_accuracies", "outer_training_part", "run_outer_searches"]
@@ -117,6 +118,8 @@ def held_out_accuracies(
     seed: int,
     device: torch.device,
     executor: Executor | None = None,
+    part: str = "",
+    on_event: Callable[[SearchProgress], object] | None = None,
 ) -> np.ndarray:
     """Test accuracy of each fold with its own configuration, at the epoch that its validation fold selects, ``[F]``.
 
@@ -127,6 +130,9 @@ def held_out_accuracies(
         seed (int): Seed of the training.
         device (device): Device of the training.
         executor (Executor, optional): Where the folds are trained. (default: in this process)
+        part (str): Which folds these are, for progress. (default: "")
+        on_event (callable, optional): Called with a :class:`SearchProgress` after every epoch, and on a cluster when a
+            cell starts or ends.
     """
     executor = LocalExecutor() if executor is None else executor
     replicas = [each for group in plan_groups(folds, "held-out", [seed]) for each in group.replicas]
@@ -150,8 +156,22 @@ def held_out_accuracies(
                 TrainingOptions(len(same)), CheckpointDir(None, store.name, config.model), False, memory,
             )  # fmt: skip
 
+    total, work, ended = sum(config.training.epochs for config in resolved), 0, 0
+
+    def report(cluster: ClusterProgress | None = None) -> None:
+        if on_event is not None:
+            counts = work, total, ended, folds.num_folds
+            on_event(SearchProgress(*counts, None, part=part, cluster=cluster, is_scoring=True))
+
+    def on_epoch(cell: Cell[Any], event: EpochEnd) -> None:
+        nonlocal work
+        assert isinstance(cell, NetworkCell)
+        work += len(cell.group.replicas)
+        report()
+
     accuracies = np.zeros(folds.num_folds)
-    with closing(executor.run(cells())) as outcomes:
+    report()
+    with closing(executor.run(cells(), on_epoch, report)) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
@@ -162,4 +182,8 @@ def held_out_accuracies(
             curves = EpochRecords.from_events(trained.events, cell.group.replicas, trained.epochs_run)
             selected = held_out(curves.criterion, curves.test_accuracy, fold_epochs=curves.fold_epochs)
             accuracies[[replica.fold for replica in cell.group.replicas]] = selected.accuracies
+            ended += len(cell.group.replicas)
+            if not executor.is_local:  # its epochs are not followed
+                work += len(cell.group.replicas) * cell.config.training.epochs
+            report()
     return accuracies

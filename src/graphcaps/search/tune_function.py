@@ -131,21 +131,30 @@ class TuneRun:
             inner = run_outer_searches(self.outer, on_event, remaining)
         except TimeUp:
             return result
-        nested = self._score(result.search, inner)
+        nested = self._score(result.search, inner, on_event)
         if self.folder is not None:
             write_atomically(self.folder / "nested.json", json.dumps(nested.as_dict(), indent=1) + "\n")
         return TuneResult(result.search, nested)
 
-    def _score(self, search: SearchResult, inner: tuple[SearchResult, ...]) -> NestedResult:
+    def _score(
+        self,
+        search: SearchResult,
+        inner: tuple[SearchResult, ...],
+        on_event: Callable[[SearchProgress], object] | None,
+    ) -> NestedResult:
         """Scores every outer test fold once with each of the two configurations."""
-        store, folds, seed = self.search.store, self.search.folds, self.search.seed
-        configs = [each.best_config for each in inner]
+        folds, here = self.search.folds, self.search
+        configs = {
+            "nested": [each.best_config for each in inner],
+            "unnested": [search.best_config] * folds.num_folds,
+        }
         both = [
             held_out_accuracies(
-                store, each, folds, seed=seed, device=self.search.device, executor=self.search.executor
+                here.store, each, folds, seed=here.seed, device=here.device, executor=here.executor, part=part,
+                on_event=on_event,
             )
-            for each in (configs, [search.best_config] * folds.num_folds)
-        ]
+            for part, each in configs.items()
+        ]  # fmt: skip
         return NestedResult(both[0], both[1], inner)
 
     def _draw(self, result: SearchResult) -> None:
@@ -205,7 +214,8 @@ def tune(
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         out (path, optional): Folder for ``best.toml``, ``trials.csv``, Optuna's ``study.db``, pictures and the state.
         resume (bool): Continue the search in ``out``; it makes the same proposals as an unbroken one.
-        on_event (callable, optional): Called with a :class:`graphcaps.search.SearchProgress` after every epoch.
+        on_event (callable, optional): Called with a :class:`graphcaps.search.SearchProgress` after every epoch, also
+            while outer test folds are scored.
         executor (Executor, optional): Where trials are trained, such as a
             :class:`graphcaps.execution.RayExecutor`. (default: in this process)
 

@@ -58,11 +58,12 @@ class SearchProgress:
 
     Args:
         work, total (int): Epochs of single trials so far, and of the whole search if no trial diverges.
-        ended, trials (int): Trials that have ended, and all of them.
+        ended, trials (int): Trials that have ended, and all of them; of a scoring, trainings of folds.
         best (Trial, optional): The best trial so far.
         epoch (BatchEpoch, optional): The epoch that ended; ``None`` when a rung ended.
         part (str): Which search of a nested one this is; ``""`` for the search on all graphs.
         cluster (ClusterProgress, optional): Nodes and cells, where trials are trained on a cluster.
+        is_scoring (bool): Whether outer test folds are scored after the searches of a nested one.
     """
 
     work: int
@@ -73,6 +74,7 @@ class SearchProgress:
     epoch: BatchEpoch | None = None
     part: str = ""
     cluster: ClusterProgress | None = None
+    is_scoring: bool = False
 
 
 @dataclass(frozen=True, eq=False)
