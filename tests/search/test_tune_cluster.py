@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 
 import graphcaps
+from graphcaps.errors import DataError
 from graphcaps.execution import RayExecutor, ray_executor
 from graphcaps.search import SearchProgress, TuneResult
+from graphcaps.training import checkpoint_writer
 from tests.execution.fake_ray import FakeCluster, FakeRay
 from tests.search.searches import CONFIG, graphs
 
@@ -80,6 +84,19 @@ def test_a_cell_of_trials_out_of_memory_is_halved(monkeypatch, local: TuneResult
     for one, other in zip(result.search.trials, local.search.trials, strict=True):
         assert one.values == other.values
         assert one.losses == pytest.approx(other.losses, abs=1e-4)
+
+
+def test_a_full_disk_of_a_worker_is_said_and_changes_no_trial(
+    monkeypatch, local: TuneResult, tmp_path: Path
+) -> None:
+    def fail(path: Path, *given: Any) -> None:
+        raise DataError(path, f"file cannot be written ({os.strerror(errno.ENOSPC)})")
+
+    monkeypatch.setattr(checkpoint_writer, "write_checkpoint", fail)
+    executor, _ = _connect(monkeypatch, FakeRay())
+    with pytest.warns(UserWarning, match=r"^tune: Node .+: A checkpoint could not be written: .*No space left"):
+        result = _tune(executor, out=tmp_path)
+    assert _values(result) == _values(local)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import torch
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds
 from graphcaps.data.store import GraphStore
+from graphcaps.errors import warn_user
 from graphcaps.execution.cell import Cell, ClusterProgress, Executor
 from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.models.builder import ModelBuilder, precomputation_of
@@ -196,6 +197,8 @@ class BatchTrainer:
                 cell, result = outcome.cell, outcome.result
                 assert isinstance(cell, TrialCell)
                 assert isinstance(result, TrialResult)
+                for note in result.notes:
+                    warn_user(f"tune: {note}")
                 if not self.executor.is_local:
                     for event in result.checkpoint.history[cell.epochs_before :]:
                         report(cell, event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from graphcaps.config import RunConfig
-from graphcaps.errors import DataError, warn_user
+from graphcaps.errors import DataError
 from graphcaps.evaluation.epoch_selection import lowest_epoch, smooth, window_for
 from graphcaps.execution.cell import Cell
 from graphcaps.models.builder import ModelBuilder, model_factory
@@ -40,12 +41,14 @@ class TrialResult:
         losses, accuracies (ndarray): Validation loss and accuracy of each replica at its selected epoch, ``[F]``.
         checkpoint (Checkpoint): State of all replicas, to train on.
         seconds (float): Duration.
+        notes (tuple): Remarks on checkpoint files, one sentence each.
     """
 
     losses: np.ndarray
     accuracies: np.ndarray
     checkpoint: Checkpoint
     seconds: float
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,9 @@ class TrialCell(Cell[TrialResult]):
         path = None
         if self.folder is not None and is_shared:
             path = self.folder / f"{self.name}-rung{self.rung}.checkpoint"
-        callbacks: list[Callback] = [] if path is None else [CheckpointWriter(path, fingerprint)]
+        writer = None if path is None else CheckpointWriter(path, fingerprint)
+        callbacks: list[Callback] = [] if writer is None else [writer]
+        notes: list[str] = []
         explain = partial(explain_out_of_memory, config, self.device)
         with explain():
             trainer = make_trainer(
@@ -146,19 +151,22 @@ class TrialCell(Cell[TrialResult]):
             )
         loop = TrainingLoop(trainer, callbacks, explain)
         try:
-            resumed = None if path is None else self._load(path, fingerprint, trainer.state())
+            resumed = None if path is None else self._load(path, fingerprint, trainer.state(), notes)
             resumed = self.start if resumed is None else resumed
             if resumed is not None:
                 loop.resume(resumed)
             losses, accuracies = _score(loop.run_all(on_epoch))
-            return TrialResult(losses, accuracies, loop.checkpoint(), monotonic() - began)
+            notes += () if writer is None else writer.notes
+            if self.marker is not None:
+                notes = [f"Node {platform.node()}: {note}" for note in notes]
+            return TrialResult(losses, accuracies, loop.checkpoint(), monotonic() - began, tuple(notes))
         finally:
             loop.close()
 
     def _load(
-        self, path: Path, fingerprint: Mapping[str, Any], state: Mapping[str, torch.Tensor]
+        self, path: Path, fingerprint: Mapping[str, Any], state: Mapping[str, torch.Tensor], notes: list[str]
     ) -> Checkpoint | None:
-        """A checkpoint file of the cell; one that is damaged or of another training is removed with a warning."""
+        """A checkpoint file of the cell; one that is damaged or of another training is removed with a note."""
         if not path.is_file():
             return None
         try:
@@ -167,7 +175,7 @@ class TrialCell(Cell[TrialResult]):
         except DataError as error:
             path.unlink(missing_ok=True)
             reason = DataError(path, error.expected, error.found)  # without the advice to start again
-            warn_user(f"tune: {reason} The file was removed, and its trials go on from the last rung.")
+            notes.append(f"{reason} The file was removed, and its trials go on from the last rung.")
             return None
         return checkpoint
 
