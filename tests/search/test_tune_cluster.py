@@ -94,7 +94,9 @@ def test_a_full_disk_of_a_worker_is_said_and_changes_no_trial(
 
     monkeypatch.setattr(checkpoint_writer, "write_checkpoint", fail)
     executor, _ = _connect(monkeypatch, FakeRay())
-    with pytest.warns(UserWarning, match=r"^tune: Node .+: A checkpoint could not be written: .*No space left"):
+    with pytest.warns(
+        UserWarning, match=r"^tune: Node .+: A checkpoint could not be written: .*No space left"
+    ):
         result = _tune(executor, out=tmp_path)
     assert _values(result) == _values(local)
 

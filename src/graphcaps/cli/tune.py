@@ -173,7 +173,7 @@ def _stopped(run: TuneRun, out: Path | None) -> str:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[SearchProgress], None]]:
-    """A bar over the epochs of all trials, with the best loss so far; one after another for nested searches and their test folds."""
+    """A bar over the epochs of all trials, with the best loss; further ones for nested searches and test folds."""
     with progress_bars("metrics", percent=True, quiet=quiet) as progress:
         tasks: dict[str, TaskID] = {}
 
