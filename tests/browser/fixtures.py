@@ -75,7 +75,7 @@ def visit(browser: Any) -> Iterator[Any]:
         if clean:
             visits.append((opened, path.as_uri()))
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]", timeout=15_000)
+        page.wait_for_selector("html[data-ready]", timeout=120_000)
         return page
 
     yield open_page

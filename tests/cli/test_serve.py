@@ -50,7 +50,7 @@ def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:
     path = tmp_path / "text.safetensors"
     path.write_text("no model")
     command = [sys.executable, "-m", "graphcaps", "serve", str(path), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.splitlines()[1:] == [
@@ -86,20 +86,19 @@ def test_it_responds_and_ends_cleanly(model: Path, ending: signal.Signals) -> No
     line = process.stdout.readline()
     match = re.match(r"Serving at (http://127\.0\.0\.1:\d+) \(3 classes\)", line)
     assert match is not None, line
-    with urllib.request.urlopen(f"{match[1]}/health", timeout=10) as response:
+    with urllib.request.urlopen(f"{match[1]}/health", timeout=120) as response:
         assert json.load(response)["status"] == "ok"
     children = _children(process.pid)
     assert len(children) == 1
     process.send_signal(ending)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == (0 if ending == signal.SIGINT else -signal.SIGTERM)
     assert "Traceback" not in errors
     assert errors.splitlines()[-1] == "Stopped."
-    for _ in range(50):  # the worker ends with it
-        if not any(Path(f"/proc/{child}").exists() for child in children):
-            break
-        time.sleep(0.1)
-    assert not any(Path(f"/proc/{child}").exists() for child in children)
+    end = time.monotonic() + 120
+    while any(Path(f"/proc/{child}").exists() for child in children):  # the worker ends with it
+        assert time.monotonic() < end, "the worker still runs"
+        time.sleep(0.02)
 
 
 def _children(pid: int) -> list[int]:

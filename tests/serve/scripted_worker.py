@@ -1,7 +1,8 @@
 """A worker without a model that does what requests ask for, to test the pool. It starts in a fraction of a second.
 
-The body of a request is a command: ``sleep SECONDS``, ``exit`` (every time), ``exit once FILE``, or text that is
-returned. The model file holds commands for the start: ``exit``, or nothing.
+The body of a request is a command: ``sleep SECONDS``, ``wait FILE`` (makes ``FILE.begun``, then waits for ``FILE``),
+``exit`` (every time), ``exit_once FILE``, or text that is returned. The model file holds commands for the start:
+``exit_if FILE``, ``wait_while FILE``, or nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from graphcaps.serve.limits import Limits
 from graphcaps.serve.worker import Response, WorkerRequest
 
 
+def wait_while(condition: Callable[[], bool]) -> None:
+    """Waits until the condition is false, or the process that has started this one has ended."""
+    parent = os.getppid()
+    while condition() and os.getppid() == parent:
+        time.sleep(0.005)
+
+
 def load(requests: BinaryIO, limits: Limits, output: BinaryIO) -> str | None:
     message = read_message(requests)
     assert message is not None
@@ -27,6 +35,7 @@ def load(requests: BinaryIO, limits: Limits, output: BinaryIO) -> str | None:
     commands = dict(line.split(" ", 1) for line in content.splitlines())
     if Path(commands.get("exit_if", os.devnull)).is_file():
         os._exit(3)
+    wait_while(lambda: Path(commands.get("wait_while", os.devnull)).is_file())
     worker._send(output, {}, [json.dumps({"model": {"content": content}, "assets": {}}).encode()])
     return content
 
@@ -40,6 +49,9 @@ def handle_batch(
         command, *arguments = request.body.decode().split() or [""]
         if command == "sleep":
             time.sleep(float(arguments[0]))
+        if command == "wait":
+            Path(f"{arguments[0]}.begun").touch()
+            wait_while(lambda path=Path(arguments[0]): not path.exists())  # type: ignore[misc]
         if command == "exit":
             os._exit(3)
         if command == "exit_once" and not Path(arguments[0]).exists():

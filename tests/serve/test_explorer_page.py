@@ -39,7 +39,7 @@ def serving(fitted: FittedModel, folder: Path) -> Iterator[str]:
         yield match[0]
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     assert process.returncode == 0
 
 
@@ -70,7 +70,7 @@ def open_page(browser: Any) -> Iterator[Any]:
         page.on("pageerror", lambda error: messages.append(f"error: {error}"))
         page.on("request", lambda request: urls.append(request.url))
         page.goto(f"{address}/")
-        page.wait_for_selector("html[data-ready]", timeout=15_000)
+        page.wait_for_selector("html[data-ready]", timeout=120_000)
         return page
 
     yield go
@@ -84,7 +84,7 @@ def open_page(browser: Any) -> Iterator[Any]:
 
 
 def wait_done(page: Any) -> None:
-    page.wait_for_selector('#state:has-text("Done")', timeout=15_000)
+    page.wait_for_selector('#state:has-text("Done")', timeout=120_000)
 
 
 def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) -> None:
@@ -106,7 +106,7 @@ def test_a_pasted_smiles_shows_class_and_levels(molecules: str, open_page: Any) 
     # Again, with two valid SMILES and an invalid one.
     page.fill("#text", "CCO\n\nnothing\nCCCN")
     page.click("#go")
-    page.wait_for_selector(".failed", timeout=15_000)
+    page.wait_for_selector(".failed", timeout=120_000)
     assert "Graph 2 (nothing)" in page.text_content(".failed")
     assert page.locator('#list [role="option"]').count() == 2
     page.focus("#list")
@@ -144,7 +144,7 @@ def test_files_are_chosen_and_dropped(address: str, open_page: Any, tmp_path: Pa
         }""",
         body,
     )
-    page.wait_for_selector('#state:has-text("5 graphs")', timeout=15_000)
+    page.wait_for_selector('#state:has-text("5 graphs")', timeout=120_000)
     assert page.locator('#list [role="option"]').count() == 5
     page.hover('#chips [data-capsule="0"]')
     lit = page.locator("svg.graph .node.lit").count()
@@ -158,7 +158,7 @@ def test_errors_are_shown_on_the_page(address: str, open_page: Any, tmp_path: Pa
     assert "text box is empty" in page.text_content("#fault:not([hidden])")
     page.fill("#text", '{"nodes": [')
     page.click("#go")
-    page.wait_for_selector('#fault:has-text("expected JSON")', timeout=15_000)
+    page.wait_for_selector('#fault:has-text("expected JSON")', timeout=120_000)
     assert page.is_hidden("#results")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.fill("#text", json.dumps(node_link(planted(), 1)))

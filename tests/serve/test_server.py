@@ -6,11 +6,12 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'gr
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="sends signals of POSIX")
 
 SCRIPT = Path(__file__).with_name("scripted_worker.py")
+SECONDS = 120.0  # bounds what hangs, also on a machine that is busy
 START = """
 import sys
 from graphcaps.serve import Limits, serve, worker_process
@@ -40,7 +42,7 @@ class Running:
     answers: list[tuple[int, Any]] = field(default_factory=list)
 
     def request(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         connection.request(method, path, body, {"Content-Type": "text/csv"} | headers)
         response = connection.getresponse()
         self.answers.append((response.status, json.loads(response.read())))
@@ -50,15 +52,33 @@ class Running:
     def post_later(self, body: str) -> threading.Thread:
         thread = threading.Thread(target=self.request, args=("POST", "/predict", body))
         thread.start()
-        time.sleep(0.3)
         return thread
 
-    def end(self, *signals: int) -> str:
-        """The error stream after the signals."""
-        for one in signals:
-            self.process.send_signal(one)
-            time.sleep(0.15)
-        return self.process.communicate(timeout=20)[1]
+    def health(self) -> Any:
+        """What ``/health`` says; no entry of ``answers``."""
+        answer = self.request("GET", "/health")
+        self.answers.remove(answer)
+        return answer[1]
+
+    def refuses_connections(self) -> bool:
+        """Whether the server has begun to end."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    def end(self, ending: int) -> str:
+        """The rest of the error stream after a signal."""
+        self.process.send_signal(ending)
+        return self.process.communicate(timeout=SECONDS)[1]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "the condition was not met in time"
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -79,9 +99,16 @@ def serving(folder: Path, **limits: Any) -> Iterator[Running]:
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_requests_finish_before_the_server_ends(tmp_path: Path, ending: signal.Signals) -> None:
-    with serving(tmp_path, grace_seconds=10.0) as server:
-        threads = [server.post_later("sleep 0.7"), server.post_later("sleep 0.1")]  # the second waits
-        errors = server.end(ending)
+    go = tmp_path / "go"
+    with serving(tmp_path, grace_seconds=SECONDS) as server:
+        threads = [server.post_later(f"wait {go}")]
+        until((tmp_path / "go.begun").exists)
+        threads.append(server.post_later(f"wait {go}"))
+        until(lambda: server.health()["waiting"] == 1)
+        server.process.send_signal(ending)
+        until(server.refuses_connections)
+        go.touch()
+        errors = server.process.communicate(timeout=SECONDS)[1]
         for thread in threads:
             thread.join()
         assert [status for status, _ in server.answers] == [200, 200]
@@ -91,11 +118,10 @@ def test_requests_finish_before_the_server_ends(tmp_path: Path, ending: signal.S
 
 def test_requests_get_an_error_at_the_end_of_the_grace_period(tmp_path: Path) -> None:
     with serving(tmp_path, grace_seconds=0.5) as server:
-        thread = server.post_later("sleep 60")
-        start = time.monotonic()
+        thread = server.post_later(f"wait {tmp_path / 'never'}")
+        until((tmp_path / "never.begun").exists)
         errors = server.end(signal.SIGTERM)
         thread.join()
-        assert time.monotonic() - start < 8
         ((status, content),) = server.answers
         assert status == 503
         assert "stopping" in content["error"]
@@ -103,12 +129,13 @@ def test_requests_get_an_error_at_the_end_of_the_grace_period(tmp_path: Path) ->
 
 
 def test_a_second_ctrl_c_ends_the_server_at_once(tmp_path: Path) -> None:
-    with serving(tmp_path, grace_seconds=30.0) as server:
-        thread = server.post_later("sleep 60")
-        start = time.monotonic()
-        errors = server.end(*[signal.SIGINT] * 3)
+    with serving(tmp_path, grace_seconds=1e6) as server:
+        thread = server.post_later(f"wait {tmp_path / 'never'}")
+        until((tmp_path / "never.begun").exists)
+        server.process.send_signal(signal.SIGINT)
+        until(server.refuses_connections)
+        errors = server.end(signal.SIGINT)
         thread.join()
-        assert time.monotonic() - start < 8
         assert server.answers[0][0] == 503
         assert server.process.returncode == 0
         assert errors == ""
@@ -117,20 +144,19 @@ def test_a_second_ctrl_c_ends_the_server_at_once(tmp_path: Path) -> None:
 def test_sighup_reads_the_model_file_again(tmp_path: Path) -> None:
     with serving(tmp_path, workers=2) as server:
         assert server.request("POST", "/predict")[1]["model"] == "name first\n"
-        digest = server.request("GET", "/health")[1]["model"]["sha256"]
+        digest = server.health()["model"]["sha256"]
         (tmp_path / "model").write_text("name second\n")
         server.process.send_signal(signal.SIGHUP)
-        for _ in range(100):
-            if server.request("GET", "/health")[1]["model"]["sha256"] != digest:
-                break
-            time.sleep(0.05)
+        assert server.process.stderr is not None
+        assert "the model was replaced" in server.process.stderr.readline()
+        assert server.health()["model"]["sha256"] != digest
         answers = [server.request("POST", "/predict")[1]["model"] for _ in range(4)]
         assert answers == ["name second\n"] * 4
         (tmp_path / "model").unlink()
         server.process.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
+        assert "the model was not replaced" in server.process.stderr.readline()
         assert server.request("POST", "/predict")[1]["model"] == "name second\n"
-        assert "the model was not replaced" in server.end(signal.SIGINT)
+        server.end(signal.SIGINT)
 
 
 def test_every_error_has_the_same_form(tmp_path: Path) -> None:
@@ -142,7 +168,7 @@ def test_every_error_has_the_same_form(tmp_path: Path) -> None:
         server.request("GET", "/nothing")
         server.request("PATCH", "/predict")
         server.request("POST", "/predict?unseen=x")
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
         connection.putrequest("GET", "/", skip_host=True)
         connection.endheaders()
         response = connection.getresponse()
