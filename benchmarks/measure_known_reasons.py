@@ -193,7 +193,7 @@ def main() -> None:
                 print(_summary(row), flush=True)
                 add_rows(options.out, [row])
     for (name, model), models in fitted.items():
-        if len(models) < options.seeds:  # some were measured in an earlier run
+        if len(models) < max(options.seeds, 2):  # some were measured in an earlier run, or one seed alone
             continue
         row = {"dataset": name, "model": model, "seed": -1, "settings": settings}
         # The test folds of all seeds together: a graph is new to one of the models and known to the others.
