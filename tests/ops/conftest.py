@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +62,7 @@ def _fewer_steps_per_operation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     These are a test of every sum and product of 32-bit integers for overflow, which needs larger tensors than tests
     have; the replacement of the language by interpreted functions in every call of a function, also if the kernel has
-    called it before; and the table of numpy's types, built for every number.
+    called it before; the table of numpy's types, built for every number; and shapes with the names of their types.
     """
     from triton.runtime import interpreter
 
@@ -91,5 +92,38 @@ def _fewer_steps_per_operation(monkeypatch: pytest.MonkeyPatch) -> None:
             types[name] = numpy_type(dtype)
         return types[name]
 
+    _known_shapes(monkeypatch)
     monkeypatch.setattr(interpreter, "_patch_lang", patched)
     monkeypatch.setattr(interpreter, "_get_np_dtype", known_type)
+
+
+def _known_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds the shape of a type and of a tensor once for all of the same sizes; nothing changes them."""
+    from triton.language import core, semantic
+
+    broadcast = semantic.TritonSemantic.broadcast_impl_value
+    block_type, shapes, tensors = core.block_type.__init__, dict[Any, Any](), dict[Any, Any]()
+
+    def new_block_type(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = tuple(size.value if isinstance(size, core.constexpr) else size for size in shape)
+        key = (element_ty.name, sizes)
+        if key not in shapes:
+            block_type(self, element_ty, shape)
+            shapes[key] = self.shape, self.numel, self.name
+        self.element_ty = element_ty
+        self.shape, self.numel, self.name = shapes[key]
+
+    def new_tensor(self: Any, handle: Any, type: Any) -> None:
+        sizes = tuple(type.shape.values) if type.is_block() else ()
+        if sizes not in tensors:
+            count = core.constexpr(math.prod(sizes))
+            tensors[sizes] = count, core.tuple([core.constexpr(size) for size in sizes])
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.numel, self.shape = tensors[sizes]
+
+    def to_one_shape(self: Any, lhs: Any, rhs: Any) -> Any:
+        return (lhs, rhs) if lhs.shape is rhs.shape else broadcast(self, lhs, rhs)
+
+    monkeypatch.setattr(semantic.TritonSemantic, "broadcast_impl_value", to_one_shape)
+    monkeypatch.setattr(core.block_type, "__init__", new_block_type)
+    monkeypatch.setattr(core.tensor, "__init__", new_tensor)
