@@ -4,10 +4,11 @@
     python -m benchmarks.measure_small_runs --seeds 0 1 --against ../graphcaps-before/src
 
 Every run is a process of its own: ``import graphcaps``, ``graphcaps --help``, ``graphcaps data info MUTAG``,
-``graphcaps predict`` of one graph, and ``HGCNClassifier().fit`` on MUTAG with one torch thread. Its CPU time, user and
-system, depends less on what else the machine does than its duration, but grows with the load too. With --against, each
-run alternates with the same run of another source tree, and the median ratio is stored. The medians are merged into
-results/performance.json or the file of --out.
+``graphcaps predict`` of one graph and of one molecule, and ``HGCNClassifier().fit`` on MUTAG with one torch thread. A
+first run of each command, which is not measured, leaves the bytecode that an installed package has. CPU time, user and
+system, of a command and of the processes that it starts depends less on what else the machine does than the duration,
+but grows with the load too. With --against, each run alternates with the same run of another source tree, and the
+median ratio is stored. The medians are merged into results/performance.json or the file of --out.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import sys, warnings
 from graphcaps import HGCNClassifier, load_dataset
 warnings.simplefilter("ignore")
 HGCNClassifier(epochs=1).fit(load_dataset("MUTAG")).save(sys.argv[1])
+HGCNClassifier(epochs=1).fit(["C" * n + o for n in range(1, 21) for o in ("", "O")], [0, 1] * 20).save(sys.argv[2])
 """
 
 
@@ -57,6 +59,7 @@ def fit(seed: int, epochs: int, source: Path) -> tuple[float, int]:
 
 def _run(words: Sequence[str | Path], source: Path) -> tuple[float, str]:
     environment = os.environ | {"PYTHONPATH": str(source)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = os.times()
     done = subprocess.run(
         [sys.executable, *words], env=environment, capture_output=True, text=True, check=False
@@ -76,8 +79,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, tuple[float, str]]:
     options = "" if arguments.epochs == DEFAULT_EPOCHS else f"epochs={arguments.epochs}"
     name_of_fit = f"{PREFIX}HGCNClassifier({options}).fit"
     with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "model.safetensors"
-        _run(["-c", _MODEL, model], HERE)
+        model, of_molecules = Path(folder) / "model.safetensors", Path(folder) / "molecules.safetensors"
+        _run(["-c", _MODEL, model, of_molecules], HERE)
+        molecule = Path(folder) / "molecule.csv"
+        molecule.write_text("smiles\nCC(C)Cc1ccc(cc1)C(C)C(=O)O\n")
         graph = Path(folder) / "one.json"
         edges = [[a, (a + 1) % 6] for a in range(6)]
         nodes = [{"id": node, "label": 0} for node in range(6)]
@@ -89,7 +94,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, tuple[float, str]]:
             "import torch alone": ["-c", "import torch"],
             "graphcaps data info MUTAG": ["-m", "graphcaps", "data", "info", "MUTAG"],
             "graphcaps predict, one graph": ["-m", "graphcaps", "predict", model, graph],
+            "graphcaps predict, one molecule": ["-m", "graphcaps", "predict", of_molecules, molecule],
         }
+        for words in commands.values():
+            for each in sources:
+                _run(words, each)
         for _ in range(arguments.rounds):
             for name, words in commands.items():
                 spent.setdefault(PREFIX + name, []).append([cpu_seconds(words, each) for each in sources])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure_large_sets import SIZES, title
+from benchmarks.measure_server_speed import PREFIX as SERVER
 from benchmarks.measure_small_runs import PREFIX
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages.markdown import DASH, NOT_MEASURED, fill_template, table
@@ -42,6 +43,7 @@ def page(root: Path) -> str:
             "together": together(measured),
             "committees": committees(measured),
             "small_runs": small_runs(measured),
+            "server": server(measured),
             "scaling": scaling(measured),
             "large_reading": large_sets(large, "cpu", READING),
             "large_training_cpu": large_sets(large, "cpu", TRAINING),
@@ -325,6 +327,18 @@ def small_runs(measured: Measurements) -> str:
         if "CPU time" in each or "epochs" in each
     ]
     return section(("what", "CPU time", "epochs", *versions), rows, entries)
+
+
+def server(measured: Measurements) -> str:
+    """Response time, rate and CPU time of requests of one molecule."""
+    entries = [entry for entry in measured.rows if entry["what"].startswith(SERVER)]
+    kinds = ("median response", "rate", "CPU time of a request")
+    by_name: dict[tuple[str, str], dict[str, Measurement]] = {}
+    for entry in entries:
+        name, _, kind = entry["what"].removeprefix(SERVER).rpartition(", ")
+        by_name.setdefault((name, entry["dataset"]), {})[kind] = entry
+    rows = [(*name, *(shown(each.get(kind), unit=True) for kind in kinds)) for name, each in by_name.items()]
+    return section(("requests", "molecules", *kinds), rows, entries)
 
 
 def scaling(measured: Measurements) -> str:

@@ -26,13 +26,20 @@ def test_versions_alternate_and_the_median_ratio_is_stored(monkeypatch: pytest.M
     other = Path("other/src")
     arguments = argparse.Namespace(seeds=[0, 1, 2], epochs=300, rounds=2, against=other, against_name="0.1")
     values = program.measure(arguments)
-    assert sources[1:] == [program.HERE, other] * (2 * 5 + 3)  # the first run makes the model
+    # The first run makes the models, and a run of each command leaves bytecode.
+    assert sources[1:] == [program.HERE, other] * (6 + 2 * 6 + 3)
     fit = "small: HGCNClassifier().fit"
     assert values[f"{fit}, CPU time"] == (3.0, "s")
     assert values[f"{fit}, times 0.1"] == (0.75, "times")
     assert values[f"{fit}, an epoch, CPU time"] == (300.0, "ms")
     assert values[f"{fit}, epochs"] == (10, "epochs")
     assert values["small: graphcaps data info MUTAG, times 0.1"] == (0.25, "times")
+
+
+def test_processes_write_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    words = ["-c", "import sys; sys.exit(sys.dont_write_bytecode)"]
+    program.cpu_seconds(words, program.HERE)  # an error if the process must not write it
 
 
 def test_cpu_time_of_a_process_and_its_failure() -> None:

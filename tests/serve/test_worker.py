@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+import torch
 
 from graphcaps.errors import UsageError
-from graphcaps.serve import request_graphs
+from graphcaps.serve import request_graphs, responses
 from graphcaps.serve.limits import Limits
 from graphcaps.serve.worker import WorkerRequest, handle_batch
 from tests.serve.models import molecule_model
@@ -93,3 +94,26 @@ def test_the_server_learns_what_is_read() -> None:
     steps.clear()
     handle_batch(molecule_model(), Limits(), [smiles("CCO")], on_read=steps.append)
     assert steps == [0, 1]
+
+
+def test_small_batches_are_read_and_predicted_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, read, predict_all = [], request_graphs.read_graphs, responses.predict_requests
+
+    def read_counted(source: Any, **options: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return read(source, **options)
+
+    def predict_counted(*arguments: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return predict_all(*arguments)
+
+    monkeypatch.setattr(request_graphs, "read_graphs", read_counted)
+    monkeypatch.setattr(responses, "predict_requests", predict_counted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        handle_batch(molecule_model(), Limits(), [smiles("CCO")])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1, 1]

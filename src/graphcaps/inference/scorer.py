@@ -203,7 +203,7 @@ class NetworkScorer(Scorer):
 
     def _encode(self, store: GraphStore, chunk: tuple[int, int]) -> EncodedGraphs:
         """Some of the graphs on the host, with their columns and what the model needs of them."""
-        graphs = store[torch.arange(*chunk)]
+        graphs = store if chunk == (0, len(store)) else store[torch.arange(*chunk)]
         part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
         return replace(part, store=precompute(part.store, self.model.precomputation, dtype=self.dtype))
 

@@ -93,29 +93,35 @@ def handle_batch(
     """
     from graphcaps.serve.request_graphs import read_molecules, read_request
     from graphcaps.serve.responses import predict_requests, respond
+    from graphcaps.training.device import limit_threads, use_threads
 
     responses: dict[int, Response] = {}
     graphs: dict[int, list[RequestGraph]] = {}
     if on_read is not None and len(requests) > 1:
         on_read(len(requests))
     bodies = [(request.content_type, request.body) for request in requests]
-    molecules = read_molecules(bodies, fitted, limits) if len(requests) > 1 else None
-    for index, request in enumerate(requests):
-        if on_read is not None:
-            on_read(index)
-        reading = {name: request.options[name] for name in ("column", "unseen") if name in request.options}
-        try:
-            graphs[index] = read_request(
-                request.content_type, request.body, fitted, limits, molecules=molecules, **reading
-            )
-        except Exception as error:
-            responses[index] = _failed(error)
+    with use_threads(1):  # operations of a few microseconds, which several threads make slower
+        molecules = read_molecules(bodies, fitted, limits) if len(requests) > 1 else None
+        for index, request in enumerate(requests):
+            if on_read is not None:
+                on_read(index)
+            reading = {
+                name: request.options[name] for name in ("column", "unseen") if name in request.options
+            }
+            try:
+                graphs[index] = read_request(
+                    request.content_type, request.body, fitted, limits, molecules=molecules, **reading
+                )
+            except Exception as error:
+                responses[index] = _failed(error)
     if on_read is not None:
         on_read(len(requests))
     rows: dict[int, list[dict[str, Any]]] = {}
-    for indices in _groups({index: _num_nodes(listed) for index, listed in graphs.items()}, limits):
+    num_nodes = {index: _num_nodes(listed) for index, listed in graphs.items()}
+    for indices in _groups(num_nodes, limits):
         try:
-            rows |= zip(indices, predict_requests(fitted, [graphs[i] for i in indices]), strict=True)
+            with limit_threads(sum(num_nodes[index] for index in indices), fitted.device):
+                rows |= zip(indices, predict_requests(fitted, [graphs[i] for i in indices]), strict=True)
         except (
             Exception
         ) as error:  # each of them is predicted alone below, so that the others do not fail with it

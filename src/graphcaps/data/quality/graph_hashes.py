@@ -13,14 +13,12 @@ graph collides with probability 5e-14.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from graphcaps.data.features.compatibility import InputColumns, replace_unseen
-from graphcaps.data.quality.weisfeiler_lehman import initial_node_colours, mix64, refine_colours
+from graphcaps.data.quality.weisfeiler_lehman import ColourRefinement, mix64, row_colours
 from graphcaps.data.store import GraphStore
 
 __all__ = ["HASH_ROUNDS", "graph_hashes"]
@@ -48,14 +46,11 @@ def graph_hashes(store: GraphStore, recipe: InputColumns) -> NDArray[np.uint64]:
     reads = (recipe.labels, recipe.attributes, bool(recipe.edge_labels))
     labels, attributes, edge_labels = reads if any(reads) else (True, True, True)
     values = store.node_attributes if attributes else None
-    read = replace(
-        store,
-        node_labels=store.node_labels if labels else None,
-        node_attributes=None if values is None else values.float(),
-    )
-    colours, edges = initial_node_colours(read), _edge_terms(store, edge_labels)
+    tables = (store.node_labels if labels else None, None if values is None else values.float())
+    colours = row_colours(store.num_nodes, tables)
+    refine = ColourRefinement(store, _edge_terms(store, edge_labels))
     for _ in range(HASH_ROUNDS):
-        colours = refine_colours(read, colours, edges)
+        colours = refine(colours)
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix64(colours), dtype=np.uint64)])
     bounds = store.node_ptr.numpy()
     sizes = np.diff(bounds).astype(np.uint64)

@@ -20,11 +20,12 @@ from torch import Tensor
 from graphcaps.data.store import GraphStore
 
 __all__ = [
+    "ColourRefinement",
     "count_distinct",
     "edge_colours",
     "initial_node_colours",
     "mix64",
-    "refine_colours",
+    "row_colours",
     "wl_graph_colours",
     "wl_indistinguishable",
     "wl_node_colours",
@@ -32,6 +33,13 @@ __all__ = [
 
 _CHUNK_ENTRIES = 1 << 20  # edge entries per step: bounds the memory for COLLAB's 25 million
 _MAX_ROUNDS = 64
+_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+_MIX_STEPS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+    (np.uint64(31), None),
+)
+"""Shift and factor of each step of :func:`mix64`."""
 
 
 def wl_indistinguishable(store: GraphStore, *, edges: bool = False) -> tuple[NDArray[np.int64], ...]:
@@ -65,10 +73,10 @@ def wl_graph_colours(
     if not len(store):
         return np.zeros(0, np.uint64)
     tables = (store.node_labels, store.node_attributes if attributes else None)
-    colours, edge_terms = _row_colours(store.num_nodes, tables), edge_colours(store) if edges else None
-    distinct = count_distinct(colours)
+    colours, edge_terms = row_colours(store.num_nodes, tables), edge_colours(store) if edges else None
+    distinct, refine = count_distinct(colours), ColourRefinement(store, edge_terms)
     for _ in range(_MAX_ROUNDS):
-        colours = refine_colours(store, colours, edge_terms)
+        colours = refine(colours)
         before, distinct = distinct, count_distinct(colours)
         if distinct == before:
             break
@@ -89,15 +97,15 @@ def wl_node_colours(store: GraphStore, iterations: int) -> tuple[NDArray[np.uint
         iterations (int): Number of rounds, at least 0.
     """
     store = store.to("cpu")
-    colours = [_row_colours(store.num_nodes, (store.node_labels,))]
+    colours, refine = [row_colours(store.num_nodes, (store.node_labels,))], ColourRefinement(store)
     for _ in range(iterations):
-        colours.append(refine_colours(store, colours[-1], None))
+        colours.append(refine(colours[-1]))
     return tuple(colours)
 
 
 def initial_node_colours(store: GraphStore) -> NDArray[np.uint64]:
     """Colour of each node from its labels and attributes, ``[N]``; equal for all where it has neither."""
-    return _row_colours(store.num_nodes, (store.node_labels, store.node_attributes))
+    return row_colours(store.num_nodes, (store.node_labels, store.node_attributes))
 
 
 def edge_colours(store: GraphStore) -> NDArray[np.uint64] | None:
@@ -105,11 +113,11 @@ def edge_colours(store: GraphStore) -> NDArray[np.uint64] | None:
     tables = (store.edge_labels, store.edge_attributes, store.edge_weight)
     if all(table is None for table in tables):
         return None
-    return _row_colours(store.neighbours.numel(), tables)
+    return row_colours(store.neighbours.numel(), tables)
 
 
-def _row_colours(rows: int, tables: tuple[Tensor | None, ...]) -> NDArray[np.uint64]:
-    """Colour of each row from the exact values in all columns of the tables."""
+def row_colours(rows: int, tables: tuple[Tensor | None, ...]) -> NDArray[np.uint64]:
+    """Colour of each row from the exact values in all columns of the tables, ``[rows]``."""
     colours = np.zeros(rows, np.uint64)
     for table in tables:
         if table is None:
@@ -128,53 +136,71 @@ def count_distinct(colours: NDArray[np.uint64]) -> int:
     return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1])) if len(ordered) else 0
 
 
-def refine_colours(
-    store: GraphStore, colours: NDArray[np.uint64], edge_terms: NDArray[np.uint64] | None
-) -> NDArray[np.uint64]:
-    """One round: new colours from those of the nodes and of their neighbours, ``[N]``.
+class ColourRefinement:
+    """Rounds of refinement over one store: each call is a round.
+
+    The neighbours of all nodes are looked up once if they are few, and in each round, chunk by chunk, if they are many.
 
     Args:
         store (GraphStore): Graphs, on the CPU.
-        colours (ndarray): Colour of each node, ``[N]``.
         edge_terms (ndarray, optional): A number per edge entry that is mixed into the colour of the neighbour, ``[M]``.
     """
-    return mix64(colours + mix64(_neighbour_sums(store, colours, edge_terms)))
 
+    def __init__(self, store: GraphStore, edge_terms: NDArray[np.uint64] | None = None) -> None:
+        self._ptr, self._neighbours = store.edge_ptr.numpy(), store.neighbours.numpy()
+        self._first = np.repeat(store.node_ptr.numpy()[:-1], store.sizes.numpy())  # node of each node's graph
+        self._edge_terms = edge_terms
+        self._num_nodes = store.num_nodes
+        is_small = len(self._neighbours) <= _CHUNK_ENTRIES
+        self._nodes = self._neighbour_nodes(0, self._num_nodes) if is_small else None
 
-def _neighbour_sums(
-    store: GraphStore, colours: NDArray[np.uint64], edge_terms: NDArray[np.uint64] | None
-) -> NDArray[np.uint64]:
-    """Sum of the neighbours' mixed colours for each node, ``[N]``, from differences of running sums modulo 2⁶⁴."""
-    ptr, first = store.edge_ptr.numpy(), store.node_ptr[:-1].repeat_interleave(store.sizes).numpy()
-    mixed = mix64(colours)
-    sums = np.zeros(store.num_nodes, np.uint64)
-    neighbours = store.neighbours.numpy()
-    start = 0
-    while start < store.num_nodes:
-        # As many nodes as fit into a chunk of entries, at least one.
-        end = max(start + 1, int(np.searchsorted(ptr, ptr[start] + _CHUNK_ENTRIES, side="right")) - 1)
-        end = min(end, store.num_nodes)
-        degree = np.diff(ptr[start : end + 1])
-        nodes = neighbours[ptr[start] : ptr[end]] + np.repeat(first[start:end], degree)
-        terms = (
-            mixed[nodes] if edge_terms is None else mix64(mixed[nodes] + edge_terms[ptr[start] : ptr[end]])
+    def __call__(self, colours: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """New colours from those of the nodes and of their neighbours, ``[N]``."""
+        return mix64(colours + mix64(self._neighbour_sums(mix64(colours))))
+
+    def _neighbour_nodes(self, start: int, end: int) -> NDArray[np.int64]:
+        """The neighbours of some nodes, as nodes of the store."""
+        ptr = self._ptr[start : end + 1]
+        nodes: NDArray[np.int64] = self._neighbours[ptr[0] : ptr[-1]] + np.repeat(
+            self._first[start:end], np.diff(ptr)
         )
-        running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(terms, dtype=np.uint64)])
-        local = ptr[start : end + 1] - ptr[start]
-        sums[start:end] = running[local[1:]] - running[local[:-1]]
-        start = end
-    return sums
+        return nodes
+
+    def _neighbour_sums(self, mixed: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Sum of the neighbours' mixed colours for each node, ``[N]``."""
+        if self._nodes is not None:
+            return self._sums(mixed, self._nodes, 0, self._num_nodes)
+        sums, start = np.empty(self._num_nodes, np.uint64), 0
+        while start < self._num_nodes:
+            # As many nodes as fit into a chunk of entries, at least one.
+            limit = self._ptr[start] + _CHUNK_ENTRIES
+            end = max(start + 1, int(np.searchsorted(self._ptr, limit, side="right")) - 1)
+            end = min(end, self._num_nodes)
+            sums[start:end] = self._sums(mixed, self._neighbour_nodes(start, end), start, end)
+            start = end
+        return sums
+
+    def _sums(
+        self, mixed: NDArray[np.uint64], nodes: NDArray[np.int64], start: int, end: int
+    ) -> NDArray[np.uint64]:
+        """The sums of some nodes, from differences of running sums modulo 2⁶⁴."""
+        ptr, terms = self._ptr[start : end + 1], mixed[nodes]
+        if self._edge_terms is not None:
+            terms = mix64(terms + self._edge_terms[ptr[0] : ptr[-1]])
+        running = np.zeros(len(terms) + 1, np.uint64)
+        np.cumsum(terms, out=running[1:])
+        at = running[ptr - ptr[0]]
+        sums: NDArray[np.uint64] = at[1:] - at[:-1]
+        return sums
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Hashes 64-bit values one-to-one (the finaliser of splitmix64)."""
-    z: NDArray[np.uint64] = values + np.uint64(0x9E3779B97F4A7C15)
+    z: NDArray[np.uint64] = values + _INCREMENT
     shifted = np.empty_like(z)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        np.right_shift(
-            z, np.uint64(shift), out=shifted
-        )  # in place: these arrays are the size of the data set
+    for shift, factor in _MIX_STEPS:
+        np.right_shift(z, shift, out=shifted)  # in place: these arrays are the size of the data set
         np.bitwise_xor(z, shifted, out=z)
-        if factor != 1:
-            np.multiply(z, np.uint64(factor), out=z)
+        if factor is not None:
+            np.multiply(z, factor, out=z)
     return z

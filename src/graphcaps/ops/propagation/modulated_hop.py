@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -124,6 +125,8 @@ def _modulated_hop_reference(
 class _Product:
     """The entries of Â over the flattened rows of a batch, in the order of the rows and in the order of the kinds.
 
+    The latter are for gradients, and made when the first one is computed.
+
     Args:
         edges (EdgeTable): E entries with kinds; weights, if there are any, need no gradient.
         num_kinds (int): Number of kinds R; kind k of replica f is row f R + k of a table.
@@ -141,18 +144,32 @@ class _Product:
         self.kind = edges.kind[entry] + self.target // V * num_kinds
         root = _root(edges, dtype, normalised)
         self.diagonal = root.square().unsqueeze(-1)
-        values = root[self.source] * root[self.target]
+        self._values = root[self.source] * root[self.target]
         if edges.weight is not None:
-            values = values * edges.weight[entry].to(dtype)
-        tables = size // V * num_kinds
-        order = self.kind.argsort(stable=True)
-        by_kind = torch.nn.functional.pad(torch.bincount(self.kind, minlength=tables).cumsum(0), (1, 0))
+            self._values = self._values * edges.weight[entry].to(dtype)
+        self._size, self._tables = size, size // V * num_kinds
         entries = torch.arange(total, device=ptr.device)
-        # Sums of messages over rows, of kinds over rows, of entries over kinds, and of rows over kinds.
-        self.messages_to_rows = csr_matrix(ptr, entries, values, (size, total))
-        self.kinds_to_rows = csr_matrix(ptr, self.kind, values, (size, tables))
-        self.entries_to_kinds = csr_matrix(by_kind, order, values[order], (tables, total))
-        self.rows_to_kinds = csr_matrix(by_kind, self.target[order], values[order], (tables, size))
+        # Sums of messages over rows, and of kinds over rows.
+        self.messages_to_rows = csr_matrix(ptr, entries, self._values, (size, total))
+        self.kinds_to_rows = csr_matrix(ptr, self.kind, self._values, (size, self._tables))
+
+    @cached_property
+    def _by_kind(self) -> tuple[Tensor, Tensor]:
+        """First entry of each kind, and the entries in the order of their kinds."""
+        count = torch.bincount(self.kind, minlength=self._tables)
+        return torch.nn.functional.pad(count.cumsum(0), (1, 0)), self.kind.argsort(stable=True)
+
+    @cached_property
+    def entries_to_kinds(self) -> Tensor:
+        """Sums of entries over kinds."""
+        first, order = self._by_kind
+        return csr_matrix(first, order, self._values[order], (self._tables, self.source.numel()))
+
+    @cached_property
+    def rows_to_kinds(self) -> Tensor:
+        """Sums of rows over kinds."""
+        first, order = self._by_kind
+        return csr_matrix(first, self.target[order], self._values[order], (self._tables, self._size))
 
     def hop(self, x: Tensor, gamma: Tensor) -> Tensor:
         messages = x.index_select(0, self.source).mul_(gamma.index_select(0, self.kind))
