@@ -139,7 +139,9 @@ def reproduce(
         again = "" if "Trained now" in origin else " An empty folder (--results DIR) trains them again."
         note(origin + again)
     if not_started:
-        note(f"{not_started} trainings were not started in time. Run the same command to continue.")
+        were = "was" if not_started == 1 else "were"
+        started = f"{count_noun(not_started, 'training')} {were} not started in time."
+        note(f"{started} Run the same command to continue.")
 
 
 def _folder(epochs: int | None) -> Path:
@@ -199,7 +201,8 @@ def _train(
     runs = plan_runs(needed, store, seeds, epochs)
     if not runs:
         return 0
-    note(f"{len(runs)} trainings are missing; records go to {store.folder}.")
+    are = "is" if len(runs) == 1 else "are"
+    note(f"{count_noun(len(runs), 'training')} {are} missing; records go to {store.folder}.")
     try:
         is_local = executor is None
         with _bars(quiet) as update, cluster_progress(quiet=quiet or is_local) as update_cluster:
