@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from graphcaps.data.mapped_store import write_mapped
+from graphcaps.data.mapped_store import join_mapped, write_mapped
+from graphcaps.ops.edges import EdgeReport
 from tests.graphs import assert_same_stores
 from tests.small_models import bonded
 from tests.training.thread_ranks import run_ranks
@@ -39,3 +40,15 @@ def test_smiles_stay_with_the_first_rank(tmp_path, monkeypatch):
     assert stores[1].smiles is None
     assert_same_stores(stores[1], bonded())
     assert not list(tmp_path.iterdir())
+
+
+def test_joined_parts_are_the_store_that_was_divided(tmp_path):
+    store = replace(bonded(), label_names={3: "three"})
+    parts = []
+    for number, (start, stop) in enumerate([(0, 1), (1, 1), (1, len(store))]):
+        (tmp_path / str(number)).mkdir()
+        parts.append(write_mapped(store[start:stop], tmp_path / str(number)))
+    joined = join_mapped(parts, tmp_path)
+    # Each part has the report on all edges.
+    assert_same_stores(joined.open(), replace(store, report=EdgeReport.total([store.report] * 3)))
+    assert not list(tmp_path.glob("*/*.npy"))  # the parts are removed

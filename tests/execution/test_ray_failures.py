@@ -3,8 +3,8 @@
 Ray's memory monitor ends a task as soon as the machine uses more than a share of its memory. Here the share is so small
 that every task is ended. What else a real cluster does was checked by hand, with Ray 2.60:
 
-- A share 2 GB above the present use, and a cell of four parts that fill 0.6 GB each: the cell was ended, and both halves
-  succeeded.
+- A share 2 GB above the present use, and a cell of four parts that fill 0.6 GB each: the cell was ended, and both
+  halves succeeded.
 - ``unfinished`` in the folder of results on a file system of 64 kB: ``evaluate --ray --checkpoint-every 1`` gave the
   results, and a note for each cell that its checkpoint could not be written.
 - Data of 240 MB, an object store of 80 MB and a full disk (``local_fs_capacity_threshold=0``): the command ended with

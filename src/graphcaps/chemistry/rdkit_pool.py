@@ -37,6 +37,7 @@ __all__ = [
     "RDKitProgress",
     "call_rdkit",
     "close_rdkit",
+    "count_from",
     "listen_to_rdkit",
 ]
 
@@ -90,6 +91,17 @@ def listen_to_rdkit(listener: Callable[[RDKitProgress], None]) -> Iterator[None]
         yield
     finally:
         _listener.reset(token)
+
+
+@contextmanager
+def count_from(before: int, total: int) -> Iterator[None]:
+    """Progress of a call inside the context is that of a part: it counts on from ``before``, of ``total`` molecules."""
+    outer = _listener.get()
+    if outer is None:
+        yield
+        return
+    with listen_to_rdkit(lambda progress: outer(progress._replace(done=before + progress.done, total=total))):
+        yield
 
 
 def call_rdkit(

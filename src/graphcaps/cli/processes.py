@@ -83,6 +83,8 @@ def read_once(
 ) -> tuple[LoadedDataset, tuple[Split, ...]]:
     """The data set and its splits. Of several processes the first reads them, and all map the graphs from its files.
 
+    Long lists of molecules are parsed by all processes, shard by shard.
+
     Args:
         ranks (Ranks, optional): The processes; ``None`` for one.
         source, root: The data set, whose files all processes must see alike.
@@ -93,15 +95,21 @@ def read_once(
     """
     if ranks is None:
         return read()
+    from graphcaps.cli.rank_parser import RankParser, help_parsing
     from graphcaps.data.datasets.loading import LoadedDataset, source_digest
+    from graphcaps.data.readers.parsed_molecules import parse_long_lists_with
     from graphcaps.training.shared_store import check_same_data, share_store
 
     check_same_data(ranks, source_digest(source, root))
     if not ranks.is_first:
+        help_parsing(ranks)
         splits: tuple[Split, ...] = ranks.gather(())[0]
         store = share_store(ranks, _never)
         return LoadedDataset(store, None, False), splits
-    loaded, splits = read()
+    parser = RankParser(ranks)
+    with parse_long_lists_with(parser):
+        loaded, splits = read()
+    parser.finish()
     ranks.gather(splits)
     graphs = [loaded.store]
     loaded = replace(

@@ -7,6 +7,7 @@ the system keeps mapped files until they are closed, as Linux and macOS do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
+from graphcaps.ops.edges import EdgeReport
 
-__all__ = ["MappedStore", "write_mapped"]
+__all__ = ["MappedStore", "join_mapped", "write_mapped"]
+
+_OFFSETS = ("node_ptr", "edge_ptr")
 
 
 @dataclass(frozen=True)
@@ -58,3 +62,37 @@ def write_mapped(store: GraphStore, folder: Path) -> MappedStore:
         np.save(folder / f"{name}.npy", value.numpy())
     rest = {name: value for name, value in values.items() if name not in arrays}
     return MappedStore(folder, rest, tuple(arrays), tuple(truth))
+
+
+def join_mapped(parts: Sequence[MappedStore], folder: Path) -> MappedStore:
+    """The graphs of several stores, one after the other, in files of ``folder``; those of the parts are removed.
+
+    Arrays are copied from file to file. A part may lack an array that has no rows in it. Other fields are those of the
+    first part, apart from the report on edges.
+    """
+    arrays = tuple(dict.fromkeys(name for part in parts for name in part.arrays))
+    truth = tuple(dict.fromkeys(name for part in parts for name in part.truth))
+    for name in (*arrays, *(f"truth.{key}" for key in truth)):
+        files = [part.folder / f"{name}.npy" for part in parts]
+        _join_files([file for file in files if file.is_file()], folder / f"{name}.npy", name in _OFFSETS)
+    values = {name: value for name, value in parts[0].values.items() if name not in arrays}
+    values["report"] = EdgeReport.total([part.values["report"] for part in parts])
+    return MappedStore(folder, values, arrays, truth)
+
+
+def _join_files(files: Sequence[Path], target: Path, is_offsets: bool) -> None:
+    """Joins arrays along their first axis; of offsets, which begin with 0, each continues the one before."""
+    arrays = [np.load(file, mmap_mode="r") for file in files]
+    first = arrays[0]
+    rows = sum(len(array) - is_offsets for array in arrays) + is_offsets
+    joined = np.lib.format.open_memmap(target, "w+", first.dtype, (rows, *first.shape[1:]))
+    start = 0
+    for file, array in zip(files, arrays, strict=True):
+        stop = start + len(array) - is_offsets
+        if is_offsets:
+            joined[start + 1 : stop + 1] = array[1:] + joined[start]
+        else:
+            joined[start:stop] = array
+        start = stop
+        file.unlink()
+    joined.flush()

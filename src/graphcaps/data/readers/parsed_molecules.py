@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -29,12 +31,20 @@ from graphcaps.data.datasets.cache import load_cached_store, save_cached
 from graphcaps.data.store import GraphStore, offsets
 from graphcaps.ops.edges import EdgeReport, clean_edges
 
-__all__ = ["MIN_CACHED", "PURPOSE", "ParsedMolecules", "parse_molecules"]
+__all__ = [
+    "MIN_CACHED",
+    "PURPOSE",
+    "MoleculeParser",
+    "ParsedMolecules",
+    "parse_here",
+    "parse_long_lists_with",
+    "parse_molecules",
+]
 
 PURPOSE = "Reading SMILES"
 """What RDKit is called for, in messages."""
 MIN_CACHED = 1000
-"""Fewest SMILES that are cached; fewer are read in about a second."""
+"""Fewest SMILES that are cached, or divided among processes; fewer are read in about a second."""
 
 _STEP = 4096  # molecules that are converted at once
 
@@ -67,6 +77,33 @@ class ParsedMolecules:
         return replace(store, node_ptr=offsets(sizes), smiles=texts)
 
 
+class MoleculeParser(Protocol):
+    """Reads a list of SMILES, as :func:`parse_molecules` does."""
+
+    def __call__(
+        self,
+        smiles: Sequence[str],
+        featurizer: Featurizer,
+        fragments: Literal["all", "largest"],
+        *,
+        name: str,
+        cache: bool = False,
+    ) -> ParsedMolecules: ...
+
+
+_parser: ContextVar[MoleculeParser | None] = ContextVar("molecule_parser", default=None)
+
+
+@contextmanager
+def parse_long_lists_with(parser: MoleculeParser) -> Iterator[None]:
+    """Inside the context, ``parser`` reads lists of at least :data:`MIN_CACHED` SMILES."""
+    token = _parser.set(parser)
+    try:
+        yield
+    finally:
+        _parser.reset(token)
+
+
 def parse_molecules(
     smiles: Sequence[str],
     featurizer: Featurizer,
@@ -87,6 +124,21 @@ def parse_molecules(
     Raises:
         MissingExtraError: If RDKit is not installed.
     """
+    parser = _parser.get()
+    if parser is None or len(smiles) < MIN_CACHED:
+        parser = parse_here
+    return parser(smiles, featurizer, fragments, name=name, cache=cache)
+
+
+def parse_here(
+    smiles: Sequence[str],
+    featurizer: Featurizer,
+    fragments: Literal["all", "largest"],
+    *,
+    name: str,
+    cache: bool = False,
+) -> ParsedMolecules:
+    """Reads a list of SMILES in this process and those of RDKit; arguments as in :func:`parse_molecules`."""
     digest = _digest(smiles, featurizer, fragments) if cache and len(smiles) >= MIN_CACHED else None
     if digest is not None and (cached := _load(digest, name)) is not None:
         return cached
