@@ -3,15 +3,17 @@
     python -m benchmarks.measure_context --root FOLDER --device cuda --budget 540 --done results/context --out OUT
     python -m benchmarks.measure_context --merge OUT [OUT2 …]
     python -m benchmarks.measure_context --report
+    python -m benchmarks.measure_context --accuracies
 
 Every candidate is the preset ``default`` with other options (:data:`CANDIDATES`): kinds of context under the votes,
-edge labels, weight decay and width. ``benchmarks.measure_default_candidates`` has chosen the other values of it.
+parts, edge labels, weight decay and width. ``benchmarks.measure_default_candidates`` has chosen the other values of it.
 Candidates with edge labels are trained on data sets that have them. Ten folds are trained under the protocol held-out;
 a record holds all curves, those of the test fold too.
 
 ``candidates.csv`` and the output have validation losses only, so that nothing is chosen on test graphs: of each fold,
 the lowest validation loss after a centred mean over 21 epochs, averaged over folds and seeds. The order of cells is
-that of :data:`GROUPS`, within a group small data sets first. Budget, ``--done``, ``--out`` and ``--merge`` are those of
+that of :data:`GROUPS`, within a group small data sets first. ``--accuracies`` prints held-out accuracies, to check a
+candidate that was chosen without them. Budget, ``--done``, ``--out`` and ``--merge`` are those of
 ``benchmarks.measure_comparison``; ``--merge`` adds to ``results/context``.
 """
 
@@ -59,6 +61,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "gin-2-jumping": {"context": "gin", "context_layers": 2, "context_jumping": True},
     # The context of parts="blocks" without its loss: three last hops, and a gradient through the routing.
     "parts-0": {"parts": "blocks", "parts_weight": 0.0},
+    "groups": {"parts": "groups"},
     "edges": {"edge_labels": "messages"},
     "residual-2-edges": {"context": "residual", "context_layers": 2, "edge_labels": "messages"},
     "gated-2-edges": {"context": "gated", "context_layers": 2, "edge_labels": "messages"},
@@ -77,6 +80,7 @@ GROUPS = (
     ("edges", "residual-2-edges", "gated-2-edges", "gin-2-edges"),
     ("decay-0.001", "gated-2-decay-0.001", "gin-2-decay-0.001", "wide"),
     ("residual-3", "gin-3", "parts-0"),
+    ("groups",),
 )
 """Candidates, the most telling first."""
 
@@ -222,6 +226,37 @@ def report(out: Path) -> None:
     print(choosing_table(listed))
 
 
+def accuracies_table(results: ResultsStore) -> str:
+    """Held-out accuracy of each candidate and data set, mean over the seeds that the base has too, and the difference.
+
+    The last line of a candidate is the mean of the differences over its data sets.
+    """
+    found = {(ledger.dataset, ledger.variant): ledger for ledger in results.ledgers()}
+    lines = ["| data set | candidate | seeds | base | candidate | difference |", "|---|---|---|---|---|---|"]
+    for candidate in CANDIDATES:
+        differences = []
+        for (dataset, variant), ledger in found.items():
+            base = found.get((dataset, BASE))
+            if variant != candidate or candidate == BASE or base is None:
+                continue
+            seeds = {record.key.seed for record in ledger.records} & {
+                record.key.seed for record in base.records
+            }
+            if not seeds:
+                continue
+            means = []
+            for each in (base, ledger):
+                summary = Ledger(tuple(row for row in each.records if row.key.seed in seeds)).held_out
+                assert summary is not None
+                means.append(summary.mean)
+            differences.append(means[1] - means[0])
+            numbers = f"{means[0]:.2f} | {means[1]:.2f} | {differences[-1]:+.2f}"
+            lines.append(f"| {dataset} | {candidate} | {len(seeds)} | {numbers} |")
+        if differences:
+            lines.append(f"| mean of {len(differences)} | {candidate} | | | | {np.mean(differences):+.2f} |")
+    return "\n".join(lines)
+
+
 # ---------------------------------------------------------------------- command
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -244,12 +279,16 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--merge", type=Path, nargs="+", help="add these folders to --out; train nothing")
     parser.add_argument("--report", action="store_true", help="only evaluate the records of --out")
+    parser.add_argument("--accuracies", action="store_true", help="only print held-out accuracies of --out")
     return parser.parse_args(words)
 
 
 def main(words: Sequence[str] | None = None) -> None:
     began = time.monotonic()
     options = parse(words)
+    if options.accuracies:
+        print(accuracies_table(ResultsStore(options.out)))
+        return
     if options.merge:
         merge(options.merge, options.out)
     elif not options.report:

@@ -3,11 +3,13 @@
     python -m benchmarks.measure_known_reasons --out results/known-reasons.json
     python -m benchmarks.measure_known_reasons --graphs 300 --epochs 40 --width 32 --learning-rate 0.003 \
         --methods capsules gradient integrated-gradients group-occlusion random --out results/known-reasons.json
+    python -m benchmarks.measure_known_reasons --merge FILE [FILE2 …] --out results/known-reasons.json
 
 Seed s tests on fold s of ten stratified folds. One ninth of the other graphs is the validation set, which selects the
 epoch, as ``graphcaps train`` does. All numbers are of the test graphs, which the model has not seen; the truth is not
 used for training. A row of the file is a data set, a model and a seed; rows that are in it with the same settings are
-not measured again, and others are kept, so that an interrupted run goes on. Classical models have an accuracy only.
+not measured again, and others are kept, so that an interrupted run goes on; no row begins after ``--budget`` seconds.
+Classical models have an accuracy only. ``hgcn-groups`` is HGCN with ``parts="groups"``.
 Agreement between seeds is a row with the seed −1, of a run that trains all seeds; it is over the test folds of all
 seeds together, each of which is new to one of the models.
 
@@ -21,6 +23,7 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -54,7 +57,9 @@ __all__ = [
 ]
 
 SETS = ("ba-2motifs", "ba-multishapes", "benzene", "fluoride-carbonyl", "nitro-or-amine", "planted-parts")
-MODELS = ("majority", "features-trees", "wl-forest", "gin", "hgcn")
+MODELS = ("majority", "features-trees", "wl-forest", "gin", "hgcn", "hgcn-groups")
+GROUPS_SUFFIX = "-groups"
+"""Ending of the name of a model that is trained with ``parts="groups"``."""
 STABLE = ("gradient", "integrated-gradients")
 """Methods whose node scores are compared between seeds, beside the capsules."""
 REPEATS = 5
@@ -66,12 +71,15 @@ _KEY = ("dataset", "model", "seed", "settings")
 
 def configuration(store: GraphStore, model: str, settings: Settings) -> RunConfig:
     """The preset of the graphs for HGCN, and the same training for other networks, with the settings that are given."""
-    if is_classical(model):
-        return RunConfig(dataset=store.name, model=model)
+    name = model.removesuffix(GROUPS_SUFFIX)
+    if is_classical(name):
+        return RunConfig(dataset=store.name, model=name)
     config = preset_of_graphs(store)
-    if model != config.model:
-        config = replace_model(config, model)
-    width = find_model(model).width_option
+    if name != config.model:
+        config = replace_model(config, name)
+    if name != model:
+        config = config.with_model(parts="groups")
+    width = find_model(name).width_option
     if settings["width"] is not None and width is not None:
         config = replace(config, model_arguments=config.model_arguments | {width: settings["width"]})
     changes = {name: settings[name] for name in ("epochs", "learning_rate") if settings[name] is not None}
@@ -117,13 +125,13 @@ def measure(
         "accuracy": 100 * float(right.mean()),
         "train_cpu_seconds": time.process_time() - began,
     }
-    if not is_classical(model):
+    if not is_classical(fitted.config.model):
         wanted = METHODS if settings["methods"] is None else settings["methods"]
         methods = [name for name in applicable_methods(fitted) if name in wanted]
         metrics = evaluate_explanations(fitted, test, methods=methods, sample=settings["sample"])
         row |= {name: metrics[name] for name in ("methods", "sample", "truth", "capsules")}
         row["config"] = fitted.config.as_dict()
-        if model == "hgcn":
+        if fitted.config.model == "hgcn":
             row["timing"] = time_explanations(fitted, test)
     return row | {"hardware": describe_hardware(device), "versions": versions_and_commit()}, fitted
 
@@ -156,7 +164,8 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
+    began = time.monotonic()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -170,8 +179,15 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, help="default: all that apply to a model")
     parser.add_argument("--sample", type=int, default=30, help="graphs for slow methods")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", help="add the rows of these files to --out; train nothing"
+    )
     parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
+    if options.merge:
+        add_rows(options.out, [row for path in options.merge for row in read_rows(path)])
+        return
     names = ("graphs", "epochs", "width", "learning_rate", "methods", "sample")
     settings: Settings = {name: vars(options)[name] for name in names}
     stores = {}
@@ -187,8 +203,11 @@ def main() -> None:
             for model in options.models:
                 if [name, model, seed, settings] in finished:
                     continue
+                if time.monotonic() - began > options.budget:
+                    print(f"{name} {model} {seed}: not started, the budget is spent", flush=True)
+                    continue
                 row, trained = measure(store, model, seed, settings, options.device)
-                if not is_classical(model):
+                if not is_classical(trained.config.model):
                     fitted.setdefault((name, model), {})[seed] = trained
                 print(_summary(row), flush=True)
                 add_rows(options.out, [row])

@@ -36,7 +36,7 @@ from graphcaps.training.final_training import train_final
 
 DATASETS = (
     *("benzene", "fluoride-carbonyl", "nitro-or-amine", "ba-2motifs", "planted-parts"),
-    *("MUTAG", "PROTEINS", "IMDB-BINARY"),
+    *("MUTAG", "PTC_MR", "PROTEINS", "IMDB-BINARY"),
 )
 MODELS = ("plain", "blocks", "groups")
 TRAINING = {"learning_rate": 0.003, "batch_size": 16}
@@ -126,7 +126,7 @@ def main() -> None:
     )
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--graphs", type=int, default=240)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--width", type=int, default=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from benchmarks.pages.markdown import DASH, replace_sections, table
 from graphcaps.explanation.explanation_metrics import METHODS, SAMPLED_METHODS
 
 Row = dict[str, Any]
-NETWORKS = {"hgcn": "HGCN", "gin": "GIN"}
+NETWORKS = {"hgcn": "HGCN", "hgcn-groups": "HGCN, groups", "gin": "GIN"}
 CAPSULES = {
     "group_recall": "groups found",
     "group_overlap": "overlap",
@@ -97,15 +98,17 @@ def areas_table(rows: dict[tuple[str, str], list[Row]], model: str) -> str:
 def capsules_table(rows: dict[tuple[str, str], list[Row]]) -> str:
     """Agreement of HGCN's capsules with deciding groups and kinds, and the time of an explanation."""
     cells = []
-    for name in SETS:
-        found = rows.get((name, "hgcn"), ())
+    for name, model in product(SETS, ("hgcn", "hgcn-groups")):
+        if not (found := rows.get((name, model))):
+            continue
         values = [
             _mean(found, lambda row, metric=metric: row["methods"]["capsules"][metric], ".2f")
             for metric in CAPSULES
         ]
         ratio = _mean(found, lambda row: row["timing"]["ratio"], ".2f")
-        cells.append([f"`{name}`", _mean(found, lambda row: row["accuracy"], ".1f"), *values, ratio])
-    return table(("HGCN", "accuracy", *CAPSULES.values(), "explain / predict"), cells)
+        accuracy = _mean(found, lambda row: row["accuracy"], ".1f")
+        cells.append([f"`{name}`", f"`{model}`", accuracy, *values, ratio])
+    return table(("data set", "model", "accuracy", *CAPSULES.values(), "explain / predict"), cells)
 
 
 def _conditions(rows: dict[tuple[str, str], list[Row]], models: Sequence[str]) -> str:

@@ -52,8 +52,9 @@ def structure_table(root: Path) -> str:
     cells = []
     for row in rows:
         values = row["mean"] | {"seconds": row["mean"]["seconds"] / plain[row["dataset"]]}
-        cells.append([row["dataset"], row["model"], *(_structure(name, values) for name in STRUCTURE)])
-    return table(("data", "parts", *STRUCTURE.values()), cells)
+        seeds = str(len(row["seeds"]))
+        cells.append([row["dataset"], row["model"], seeds, *(_structure(name, values) for name in STRUCTURE)])
+    return table(("data", "parts", "seeds", *STRUCTURE.values()), cells)
 
 
 def _structure(name: str, values: dict[str, Any]) -> str:

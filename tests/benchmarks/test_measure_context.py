@@ -11,6 +11,7 @@ from benchmarks.measure_comparison import Cell
 from benchmarks.measure_context import (
     CANDIDATES,
     GROUPS,
+    accuracies_table,
     candidate_config,
     choosing_table,
     main,
@@ -62,6 +63,19 @@ def test_order_of_cells_and_edge_labels() -> None:
     ]
     assert cells[6] == Cell("MUTAG", "edges", "held-out", 1)  # NCI1 has no edge labels
     assert {cell.seeds for cell in cells[7:]} == {2}
+
+
+def test_accuracies_are_those_of_the_test_folds(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = ResultsStore(measured)
+    means = {ledger.variant: ledger.held_out.mean for ledger in results.ledgers()}
+    difference = means["gin-1"] - means["none"]
+    line = f"| TINY | gin-1 | 1 | {means['none']:.2f} | {means['gin-1']:.2f} | {difference:+.2f} |"
+    assert accuracies_table(results).splitlines()[2:] == [
+        line,
+        f"| mean of 1 | gin-1 | | | | {difference:+.2f} |",
+    ]
+    main(["--accuracies", "--out", str(measured)])
+    assert line in capsys.readouterr().out
 
 
 def test_losses_are_those_of_the_selected_epochs(measured: Path) -> None:

@@ -23,7 +23,7 @@ def few_epochs(monkeypatch):
         monkeypatch.setattr(f"graphcaps.explanation.baselines.{name}", 1)
 
 
-@pytest.mark.parametrize("model", ["majority", "gin", "hgcn"])
+@pytest.mark.parametrize("model", ["majority", "gin", "hgcn", "hgcn-groups"])
 def test_a_row_is_of_the_test_fold(model, monkeypatch):
     store = ba_2motifs(num_graphs=40)
     test = (stratified_folds(store.y).assignment == 1).nonzero().squeeze(-1)
@@ -43,12 +43,12 @@ def test_a_row_is_of_the_test_fold(model, monkeypatch):
         assert "methods" not in row
         return
     assert row["truth"]["graphs"] == 4
-    assert ("capsules" in row["methods"]) == (model == "hgcn") == ("timing" in row)
+    is_hgcn = model != "gin"
+    assert ("capsules" in row["methods"]) == is_hgcn == ("timing" in row)
+    assert row["config"]["model"].get("parts") == ("groups" if model == "hgcn-groups" else None)
     assert row["config"]["training"]["epochs"] == 2
-    assert (
-        configuration(store, model, SETTINGS).model_arguments[{"gin": "hidden", "hgcn": "capsule_dim"}[model]]
-        == 8
-    )
+    width = "capsule_dim" if is_hgcn else "hidden"
+    assert configuration(store, model, SETTINGS).model_arguments[width] == 8
 
 
 def made_up(dataset: str, model: str, seed: int, accuracy: float, **settings: int) -> dict:
@@ -74,13 +74,29 @@ def test_rows_are_replaced_by_data_set_model_seed_and_settings(tmp_path):
     assert json.loads(path.read_text("utf-8"))["command"].startswith("python -m benchmarks.")
 
 
+def test_a_spent_budget_starts_nothing_and_files_are_merged(tmp_path, capsys):
+    words = ["--sets", "ba-2motifs", "--models", "majority", "--seeds", "1", "--graphs", "40"]
+    first, second, both = (tmp_path / f"{name}.json" for name in ("first", "second", "both"))
+    benchmark.main([*words, "--budget", "-1", "--out", str(first)])
+    assert "ba-2motifs majority 0: not started" in capsys.readouterr().out
+    assert not first.exists()
+    benchmark.main([*words, "--out", str(first)])
+    add_rows(second, [made_up("benzene", "hgcn", 0, 90.0)])
+    benchmark.main(["--merge", str(first), str(second), "--out", str(both)])
+    assert [row["dataset"] for row in read_rows(both)] == ["ba-2motifs", "benzene"]
+
+
 def write_pages(root: Path, rows: list[dict]) -> None:
     (root / "results").mkdir()
     (root / "docs").mkdir()
     add_rows(root / "results" / "known-reasons.json", rows)
     sections = {
         "known-reasons.md": ["accuracies"],
-        "explaining.md": ["areas of hgcn", "areas of gin", "capsules and reasons", "conditions of reasons"],
+        "explaining.md": [
+            *(f"areas of {name}" for name in known_reasons.NETWORKS),
+            "capsules and reasons",
+            "conditions of reasons",
+        ],
     }
     for page, names in sections.items():
         text = "".join(f"<!-- generated: {name} -->\n<!-- end -->\n" for name in names)
@@ -97,8 +113,8 @@ def test_pages_show_means_over_the_seeds_of_the_largest_runs(tmp_path):
     ]
     write_pages(tmp_path, rows)
     reasons, explaining = known_reasons.reasons_page(tmp_path), known_reasons.explaining_page(tmp_path)
-    assert "| `benzene` | – | – | – | 70.0 | 85.0 |" in reasons
-    assert "| `ba-2motifs` | 50.0 | – | – | – | – |" in reasons
+    assert "| `benzene` | – | – | – | 70.0 | 85.0 | – |" in reasons
+    assert "| `ba-2motifs` | 50.0 | – | – | – | – | – |" in reasons
     at = 1 + SETS.index("benzene")
     capsules = next(line for line in explaining.splitlines() if line.startswith("| capsules |")).split(" | ")
     assert capsules[at] == "0.90/0.80"
@@ -106,5 +122,5 @@ def test_pages_show_means_over_the_seeds_of_the_largest_runs(tmp_path):
         " | "
     )
     assert occlusion[at] == "0.70/–"
-    assert f"| `benzene` | 85.0 |{' 0.50 |' * len(known_reasons.CAPSULES)} 2.50 |" in explaining
+    assert f"| `benzene` | `hgcn` | 85.0 |{' 0.50 |' * len(known_reasons.CAPSULES)} 2.50 |" in explaining
     assert "- `hgcn`: the first 40 graphs, 2 of five seeds, epochs 2, width 8" in explaining

@@ -16,13 +16,12 @@ from graphcaps.nn.gcn_conv import ReplicaGCNConv
 from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.group_assignment import GroupAssignment
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.losses import cross_entropy, margin_loss
 from graphcaps.nn.mean_conv import ReplicaMeanConv
 from graphcaps.nn.memory_network import MemoryNetwork
 from graphcaps.nn.memory_pooling import MemoryPooling
-from graphcaps.nn.part_loss import PartsOutput, block_loss, group_loss
+from graphcaps.nn.part_loss import PartsOutput, block_loss
 from graphcaps.nn.pooling import max_pool, mean_pool, sort_pool, sum_pool, top_k
 from graphcaps.nn.primary_capsules import InputCapsules, PrimaryCapsules
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
@@ -42,7 +41,6 @@ __all__ = [
     "EdgeModulation",
     "GraphLayer",
     "GraphModel",
-    "GroupAssignment",
     "InputCapsules",
     "MemoryNetwork",
     "MemoryPooling",
@@ -60,7 +58,6 @@ __all__ = [
     "Trunk",
     "block_loss",
     "cross_entropy",
-    "group_loss",
     "margin_loss",
     "max_pool",
     "mean_pool",

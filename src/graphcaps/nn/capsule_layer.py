@@ -9,7 +9,6 @@ from graphcaps.errors import ArgumentError, ShapeError, check_at_least
 from graphcaps.nn.context import Context
 from graphcaps.nn.edge_modulation import EdgeModulation
 from graphcaps.nn.graph_layer import GraphLayer
-from graphcaps.nn.group_assignment import GroupAssignment
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
@@ -22,6 +21,7 @@ from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
 from graphcaps.ops.routing.iterations import capsules_of_assignment
 from graphcaps.ops.squash import RELEASED_EPSILON
+from graphcaps.ops.structure.pool_members import average_groups
 from graphcaps.profiling import profiled
 from graphcaps.types import CapsuleLevel, CoarseLevel, Contributions, EdgeTable, Routing, Segments
 
@@ -67,8 +67,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         context (Context, optional): The same with leading axes; excludes ``trunk``.
         edge_kinds (tuple or int): Number of values of each edge label column: :math:`\hat A u` over nodes becomes an
             :class:`EdgeModulation`. A trunk or context has its own. (default: (), labels are not read)
-        groups (bool): Whether the nodes of a precomputed group belong to the same capsules
-            (:class:`GroupAssignment`). (default: False)
+        groups (bool): Whether the nodes of a precomputed group have the same coefficients: c is replaced by its mean
+            over the group (:func:`graphcaps.ops.structure.pool_members.average_groups`). (default: False)
         detach (bool, optional): Whether c carries no gradient. (default: according to the formulation)
         method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes of the parameters. (default: ())
@@ -131,7 +131,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         modulates = bool(kinds) and message_passing is None
         self.modulation = EdgeModulation(in_channels, kinds, lead=lead) if modulates else None
         self.detach = self.released if detach is None else detach
-        self.groups = GroupAssignment(num_capsules, lead=lead) if groups else None
+        self.groups = groups
         self.weight = nn.Parameter(torch.empty(*lead, num_capsules, in_channels, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, num_capsules, capsule_dim))
         self.reset_parameters()
@@ -145,8 +145,6 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             self.context.reset_parameters()
         if self.modulation is not None:
             self.modulation.reset_parameters()
-        if self.groups is not None:
-            self.groups.reset_parameters()
         glorot_(self.weight, self.in_channels, self.capsule_dim)
         nn.init.zeros_(self.bias)
 
@@ -206,9 +204,9 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
                 method=self.method,
                 **self._routing(trace),  # type: ignore[arg-type]
             )
-            if self.groups is not None:
+            if self.groups:
                 assert groups is not None, "a layer with groups needs their level"
-                assignment = self.groups(routing.assignment, groups, segments)
+                assignment = average_groups(routing.assignment, groups)
                 output = capsules_of_assignment(
                     hop.h,
                     self.weight,

@@ -20,7 +20,6 @@ from graphcaps.nn.part_loss import (
     PartsOutput,
     block_loss,
     check_parts,
-    group_loss,
 )
 from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.replica_number import set_margins
@@ -140,11 +139,11 @@ class HGCN(GraphModel):
             (default: "joined")
         parts (str, optional): Extension: ``"blocks"`` trains the capsules of the first level to be parts of the graph,
             one kind of part per capsule, with :class:`Context` under the votes, gradient through the routing, and a
-            loss (:func:`graphcaps.nn.part_loss.block_loss`). ``"groups"`` assigns connected groups of nodes as a whole,
-            which are computed from the graph (:class:`graphcaps.nn.GroupAssignment`), with gradient through the routing
-            and :func:`graphcaps.nn.part_loss.group_loss`. ``num_capsules[0]`` is then the largest number of kinds.
-            (default: None, the published model)
-        parts_weight (float): Weight of that loss. (default: 1.0)
+            loss (:func:`graphcaps.nn.part_loss.block_loss`); ``num_capsules[0]`` is then the largest number of kinds.
+            ``"groups"`` assigns connected groups of nodes as a whole, which are computed from the graph
+            (:class:`graphcaps.ops.structure.modularity_groups.ModularityGroups`): routing coefficients are averaged
+            over each group, with gradient through the routing. (default: None, the published model)
+        parts_weight (float): Weight of the loss of ``"blocks"``. (default: 1.0)
         upper_margin (float): Length from which the capsule of the true class has no loss, in training. The loss in
             evaluation mode has the published margins whatever those in training are, so that the validation losses of
             different margins can be compared. (default: 0.9, as published)
@@ -399,10 +398,9 @@ class HGCN(GraphModel):
                 )
             with profiled("reconstruction"):
                 loss = self.decoder(primary, batch.edges, segments, class_capsules=level.capsules, y=classes)
-        if self.parts is None:
+        if self.parts != "blocks":
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
-        part_loss = block_loss if self.parts == "blocks" else group_loss
-        parts_loss = None if y is None else part_loss(levels[0].assignment, batch.edges, segments)
+        parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
         return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, parts_loss)
 
     def loss(

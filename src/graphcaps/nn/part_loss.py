@@ -1,11 +1,10 @@
-"""The option ``parts`` of HGCN: a loss that makes the capsules of the first level parts of the graph.
+"""The option ``parts="blocks"`` of HGCN: a loss that makes the capsules of the first level parts of the graph.
 
 This is an extension; it is not in the paper.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,13 +21,11 @@ from graphcaps.types import EdgeTable, HGCNOutput, Segments
 __all__ = [
     "CONTEXT_HOPS",
     "CONTEXT_LAYERS",
-    "INFORMATION",
     "TEMPERATURE",
     "Parts",
     "PartsOutput",
     "block_loss",
     "check_parts",
-    "group_loss",
 ]
 
 Parts = Literal["blocks", "groups"]
@@ -40,8 +37,6 @@ CONTEXT_HOPS = 3
 TEMPERATURE = 0.5
 """Weight of the entropy in :func:`block_loss`. At 0 the assignment saturates early and has almost no gradient; at 1,
 the full variational bound, all nodes may collapse onto one capsule."""
-INFORMATION = 0.1
-"""Weight of the mutual information in :func:`group_loss`."""
 _PRIOR = 1.0
 """Pseudo-count of pairs with the overall density in every block: an empty block then has gain 0."""
 _SMALLEST = 1e-12
@@ -49,11 +44,10 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PartsOutput(HGCNOutput):
-    """Output of HGCN with the option ``parts``.
+    """Output of HGCN with the option ``parts="blocks"``.
 
     Args:
-        parts_loss (Tensor, optional): :func:`block_loss` or :func:`group_loss` of the first level, one number per
-            replica, ``[*lead]``.
+        parts_loss (Tensor, optional): :func:`block_loss` of the first level, one number per replica, ``[*lead]``.
     """
 
     parts_loss: Tensor | None = None
@@ -98,7 +92,9 @@ def block_loss(
         Tensor: One number per replica, ``[*lead]``; 0 where a batch has no edges.
     """
     c = assignment
-    _check_rows("block_loss", c, segments)
+    if c.shape[:-1] != segments.index.shape:
+        expected = f"have one row per node, {list(segments.index.shape)}"
+        raise ShapeError("block_loss", "assignment", expected, list(c.shape[:-1]))
     within = coarsen(c, edges, segments).diagonal(dim1=-2, dim2=-1).sum(-2)  # M_j, [*lead, J]
     sizes = segment_sum(c, segments)  # [*lead, B, J]
     pairs = (sizes.square() - segment_sum(c.square(), segments)).sum(-2)  # N_j
@@ -119,60 +115,6 @@ def block_loss(
     M = all_within.squeeze(-1)
     loss = -(share_of_rank(gain) + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
     return loss.masked_fill(M <= 0, 0)  # without edges all assignments are equally likely
-
-
-def group_loss(
-    assignment: Tensor, edges: EdgeTable, segments: Segments, *, information: float = INFORMATION
-) -> Tensor:
-    r"""Negative modularity of the assignment within graphs, and its information over all nodes.
-
-    .. math::
-        L = -\frac{1}{B} \sum_{b} \sum_j \Big( \frac{m_{bj}}{M_b} - \Big(\frac{d_{bj}}{M_b}\Big)^2 \Big)
-            - \frac{\lambda}{\log J} \Big( H\big(\bar c\big) - \frac1V \sum_i H(c_i) \Big)
-
-    with :math:`m_{bj} = \sum_{ik} A_{ik} c_{ij} c_{kj}` and :math:`d_{bj} = \sum_i d_i c_{ij}` over the nodes of graph
-    b with degrees :math:`d_i`, their sum :math:`M_b`, the entropy H and the mean :math:`\bar c` of the assignment over
-    all nodes of the batch. Modularity (Newman and Girvan, 2004) is large if capsules of a graph are dense inside with
-    few edges between them; it sends the groups of a graph to different capsules. The second term is the mutual
-    information of node and capsule: every node belongs to one capsule, and all capsules are used. Graphs without
-    edges do not count in the first term.
-
-    Args:
-        assignment (Tensor): c, ``[*lead, V, J]``, 0 at padding.
-        edges (EdgeTable): Edges, with nonnegative weights if any.
-        segments (Segments): Graph of each node.
-        information (float): λ, 0 or more. (default: 0.1)
-
-    Returns:
-        Tensor: One number per replica, ``[*lead]``.
-    """
-    c = assignment
-    _check_rows("group_loss", c, segments)
-    inside = coarsen(c, edges, segments).diagonal(dim1=-2, dim2=-1)  # m, [*lead, B, J]
-    degree = degrees(edges).to(c.dtype).unsqueeze(-1)
-    volume = segment_sum(c * degree, segments)  # d
-    total = segment_sum(degree, segments)  # M, [*lead, B, 1]
-    shares = volume / total.clamp_min(_SMALLEST)
-    quality = (inside / total.clamp_min(_SMALLEST) - shares.square()).sum(-1)
-    counted = total.squeeze(-1) > 0
-    counts = torch.stack([counted.sum(-1), segments.sizes.sum(-1)], -1).to(c.dtype)
-    sums = sum_over_ranks(torch.cat([c.sum(-2), counts], -1))
-    B, V = sums[..., -2].clamp_min(1), sums[..., -1].clamp_min(1)
-    loss = -quality.masked_fill(~counted, 0).sum(-1) / B
-    of_all = share_of_rank(_entropy(sums[..., :-2] / V.unsqueeze(-1)))
-    of_nodes = _entropy(c).sum(-1) / V
-    return loss - information / math.log(max(c.size(-1), 2)) * (of_all - of_nodes)
-
-
-def _entropy(c: Tensor) -> Tensor:
-    """Entropy over the last axis; 0 log 0 is 0, and so is its gradient."""
-    return -(c * c.clamp_min(_SMALLEST).log()).sum(-1)
-
-
-def _check_rows(owner: str, c: Tensor, segments: Segments) -> None:
-    if c.shape[:-1] != segments.index.shape:
-        expected = f"have one row per node, {list(segments.index.shape)}"
-        raise ShapeError(owner, "assignment", expected, list(c.shape[:-1]))
 
 
 def _gain(edges: Tensor, pairs: Tensor, density: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -12,7 +13,7 @@ from graphcaps.ops.ragged.tiles import flat_index, segment_broadcast, segment_su
 from graphcaps.ops.row_sums import select_rows, sum_rows
 from graphcaps.types import CoarseLevel
 
-__all__ = ["MemberReduction", "pool_members", "spread_groups"]
+__all__ = ["MemberReduction", "average_groups", "pool_members"]
 
 MemberReduction = Literal["sum", "mean", "max"]
 
@@ -59,18 +60,19 @@ def pool_members(x: Tensor, level: CoarseLevel, reduction: MemberReduction = "su
     return segment_sum(rows, segments)
 
 
-def spread_groups(values: Tensor, level: CoarseLevel, num_rows: int) -> Tensor:
-    """Values of the coarse nodes copied to their members, for a level in which every row is a member once.
+def average_groups(x: Tensor, level: CoarseLevel) -> Tensor:
+    r"""Every row replaced by the mean over its coarse node, for a level in which each row is a member once.
+
+    .. math:: y_i = \frac{1}{|c|} \sum_{k \in c} x_k \quad\text{for all } i \in c
 
     Args:
-        values (Tensor): Rows of the level, ``[*lead, V', d]``.
+        x (Tensor): Rows of the level below, ``[*lead, V, d]``.
         level (CoarseLevel): A level of a batch.
-        num_rows (int): Number of rows V of the level below.
 
     Returns:
         Tensor: ``[*lead, V, d]``; 0 at padding rows.
     """
-    source, d = level.members.source, values.size(-1)
-    rows = segment_broadcast(values, level.members.segments).reshape(-1, d)  # 0 at padding
-    spread = sum_rows(rows, flat_index(source, num_rows), source.shape[:-1].numel() * num_rows)
-    return spread.reshape(*source.shape[:-1], num_rows, d)
+    means, source = pool_members(x, level, "mean"), level.members.source
+    *lead, V, d = x.shape
+    rows = segment_broadcast(means, level.members.segments).reshape(-1, d)  # 0 at padding
+    return sum_rows(rows, flat_index(source, V), math.prod(lead) * V).reshape(x.shape)

@@ -1,6 +1,5 @@
-"""The option ``parts="groups"``: its loss and assignment by slow forms, and the invariants of the model."""
+"""The option ``parts="groups"``: its assignment by a slow form, and the invariants of the model."""
 
-import math
 from typing import Any
 
 import pytest
@@ -9,7 +8,8 @@ from torch import Tensor
 
 from graphcaps.data.precompute import precompute
 from graphcaps.errors import ArgumentError
-from graphcaps.nn import HGCN, GroupAssignment, PartsOutput, group_loss
+from graphcaps.nn import HGCN
+from graphcaps.ops import route
 from graphcaps.ops.structure.modularity_groups import ModularityGroups
 from graphcaps.types import GraphBatch, HGCNOutput
 from tests.graphs import Graphs, assert_equal, random_graphs
@@ -36,59 +36,19 @@ def _groups_of_rows(batch: GraphBatch) -> Tensor:
     return groups
 
 
-def _entropy(c: Tensor) -> Tensor:
-    return -(c * c.log()).sum(-1)
-
-
-def test_loss_equals_the_sum_over_all_pairs() -> None:
-    graphs = random_graphs([7, 12, 1, 4])
-    generator = torch.Generator().manual_seed(5)
-    c = torch.randn(24, 3, generator=generator, dtype=torch.float64).softmax(-1).requires_grad_()
-    A = torch.zeros(24, 24, dtype=torch.float64)
-    A[graphs.edge_index[0], graphs.edge_index[1]] = 1
-    total, counted = torch.zeros((), dtype=torch.float64), 0
-    for graph in range(4):
-        rows = (graphs.batch == graph).nonzero().squeeze(-1)
-        a, M = A[rows][:, rows], A[rows].sum()
-        if M == 0:
-            continue
-        counted += 1
-        d = a.sum(1)
-        expected_edges = torch.outer(d, d) / M
-        total = total + ((a - expected_edges) * (c[rows] @ c[rows].T)).sum() / M
-    information = (_entropy(c.mean(0)) - _entropy(c).mean()) / math.log(3)
-    expected = -total / counted - 0.4 * information
-    actual = group_loss(c, graphs.edges, graphs.segments, information=0.4)
-    assert_equal(actual, expected, "loss")
-    (gradient,) = torch.autograd.grad(actual, c)
-    assert_equal(gradient, torch.autograd.grad(expected, c)[0], "gradient")
-
-
-def test_loss_of_graphs_without_edges_has_the_information_alone() -> None:
-    graphs = random_graphs([1, 3])
-    graphs.edge_index = torch.zeros(2, 0, dtype=torch.long)
-    c = torch.full((4, 2), 0.5, dtype=torch.float64, requires_grad=True)
-    loss = group_loss(c, graphs.edges, graphs.segments)
-    loss.backward()
-    assert float(loss.detach()) == pytest.approx(0, abs=1e-12)
-    assert c.grad is not None
-    assert c.grad.isfinite().all()
-
-
-def test_assignment_equals_the_mean_of_logits_in_a_loop() -> None:
-    batch = _batch(random_graphs([7, 12, 4]))
+def test_assignment_is_the_mean_of_the_routing_over_each_group() -> None:
+    graphs = random_graphs([7, 12, 4])
+    model, batch = _model(), _batch(graphs)
+    assignment = model.forward_batch(batch).levels[0].assignment
+    layer = model.layers[0]
+    hop = layer.hop(model.primary(batch.x, batch.edges, batch.segments), batch.edges, batch.segments)
+    routing = route(hop.h, layer.weight, layer.bias, batch.segments, layer.routing_iterations, detach=False)
     rows = _groups_of_rows(batch)
-    logits = torch.randn(23, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    logits.requires_grad_()
-    layer = GroupAssignment(4).double()
-    actual = layer(logits.softmax(-1), batch.levels[0], batch.segments)
-    centred = logits - logits.mean(-1, keepdim=True)
-    pooled = torch.stack([centred[rows == rows[row]].mean(0) for row in range(23)])
-    normalised = (pooled - pooled.mean(0)) / (pooled.var(0, correction=0) + layer.norm.epsilon).sqrt()
-    expected = (4.0 * normalised).softmax(-1)
-    assert_equal(actual, expected, "assignment")
+    expected = torch.stack([routing.assignment[rows == group].mean(0) for group in rows])
+    assert_equal(assignment, expected, "assignment")
     weights = torch.rand(23, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    gradients = [torch.autograd.grad((c * weights).sum(), logits)[0] for c in (actual, expected)]
+    gradients = [torch.autograd.grad((c * weights).sum(), layer.weight)[0] for c in (assignment, expected)]
+    assert bool(gradients[1].any())
     assert_equal(*gradients, "gradient")
 
 
@@ -105,12 +65,11 @@ def _step(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str,
 def test_nodes_of_a_group_have_one_assignment_and_all_parameters_a_gradient(formulation: str) -> None:
     model, batch = _model(formulation=formulation), _batch(random_graphs([7, 12, 4]))
     output, _, gradients = _step(model, batch)
-    assert isinstance(output, PartsOutput)
     assignment, groups = output.levels[0].assignment.detach(), _groups_of_rows(batch)
     for group in groups.unique():
         rows = assignment[groups == group]
         assert_equal(rows, rows[:1].expand_as(rows), "rows of a group")
-    for name in ("layers.0.weight", "layers.0.groups.norm.weight", "primary.weight"):
+    for name in ("layers.0.weight", "layers.0.bias", "primary.weight"):
         assert bool(gradients[name].any()), name
     traced = model.eval().forward_batch(batch, trace=True)
     plain = model.forward_batch(batch)
