@@ -1,17 +1,24 @@
 """Agreement of capsules with planted parts: plain HGCN, the option ``parts``, and k-means.
 
     python -m benchmarks.measure_part_agreement --out results/parts.json
+    python -m benchmarks.measure_part_agreement --models "parts='blocks', best of 8" --device cuda --budget 540 \\
+        --out results/parts.json
 
 Seed s tests on fold s of ten stratified folds. One ninth of the other graphs is the validation set, which selects the
 epoch by the margin loss, as ``graphcaps train`` does; the planted parts are not used for training. All numbers are of
 the test graphs. ``nmi`` is computed within each graph and averaged, with the scaffold as a kind of its own;
-``nmi_planted`` excludes the nodes of the scaffold. Other rows of the file are kept.
+``nmi_planted`` excludes the nodes of the scaffold. "Best of 8" trains eight models together, with the seeds s to s + 7,
+and keeps the one with the lowest loss of parts (:func:`graphcaps.nn.block_loss`) on the validation graphs. Other rows
+of the file are kept. A row is written with the seeds that begin within ``--budget`` seconds; a later run with the same
+settings adds the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -30,16 +37,21 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.explanation import explain_store
-from graphcaps.nn import HGCN
+from graphcaps.explanation.model_inputs import unwrap_members
+from graphcaps.nn import HGCN, block_loss
 from graphcaps.presets import load_preset
 from graphcaps.training.final_training import train_final
+from graphcaps.training.holdout import split_holdout
 
+RESTARTS = 8
+BEST = f"parts='blocks', best of {RESTARTS}"
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "HGCN": ("planted-parts", {}),
     "HGCN, as many capsules as kinds": ("planted-parts", {"num_capsules": "kinds"}),
     "parts='blocks', weight 0": ("planted-parts-blocks", {"num_capsules": "kinds", "parts_weight": 0.0}),
     "parts='blocks'": ("planted-parts-blocks", {"num_capsules": "kinds"}),
     "parts='blocks', 8 capsules": ("planted-parts-blocks", {"num_capsules": (8,)}),
+    BEST: ("planted-parts-blocks", {"num_capsules": "kinds"}),
 }
 
 
@@ -86,18 +98,34 @@ def configuration(model: str, kinds: int) -> RunConfig:
     return replace(config, model_arguments=arguments)
 
 
-def measure(store: GraphStore, config: RunConfig, seed: int, device: str) -> dict[str, Any]:
-    """Trains one model, and evaluates it and k-means on the graphs of fold ``seed``."""
+@torch.no_grad()
+def parts_loss(network: HGCN, store: GraphStore, x: Tensor) -> float:
+    """The loss of parts over all graphs of a store, as one batch."""
+    batch = store.batch(x, torch.arange(len(store)))
+    assignment = network.eval().forward_batch(batch).levels[0].assignment
+    return float(block_loss(assignment, batch.edges, batch.segments))
+
+
+def measure(
+    store: GraphStore, config: RunConfig, seed: int, device: str, restarts: int = 1
+) -> dict[str, Any]:
+    """Trains models, and evaluates that with the lowest validation loss of parts and k-means on fold ``seed``."""
     assert store.y is not None
     in_test = stratified_folds(store.y).assignment == seed
     train, test = store[(~in_test).nonzero().squeeze(-1)], store[in_test.nonzero().squeeze(-1)]
-    result = train_final(train, config, seed=seed, validation=1 / 9, device=device)
-    network = result.model.model
-    assert isinstance(network, HGCN)
+    assert train.y is not None
+    chosen = split_holdout(train, train.y, None, 1 / 9, seed).validation
+    result = train_final(train, config, seed=seed, validation=chosen, device=device, members=restarts)
+    recipe = result.model.recipe
+    networks = [network.cpu() for network in unwrap_members(result.model)]
+    validation = train[chosen]
+    validation_rows = encode_graphs(validation, recipe).x
+    losses = [parts_loss(network, validation, validation_rows) for network in networks]
+    network = networks[int(np.argmin(losses))]
     assert test.y is not None
-    train_rows = encode_graphs(train, result.model.recipe).x
-    test_rows = encode_graphs(test, result.model.recipe).x
-    explanation = explain_store(result.model, test)
+    train_rows = encode_graphs(train, recipe).x
+    test_rows = encode_graphs(test, recipe).x
+    explanation = explain_store(network, test, x=test_rows)
     kinds = int(store.truth["kind"].unique().numel())
     capsules = k_means(primary(network, train, train_rows), primary(network, test, test_rows), kinds)
     return {
@@ -106,6 +134,7 @@ def measure(store: GraphStore, config: RunConfig, seed: int, device: str) -> dic
         **agreement(test, explanation.capsule.numpy()),
         "capsules_used": int(explanation.capsule.unique().numel()),
         "epoch": result.epoch,
+        "parts_losses": losses,
         "k-means on primary capsules": agreement(test, capsules),
         "k-means on input features": agreement(test, k_means(train_rows, test_rows, kinds)),
     }
@@ -118,7 +147,7 @@ def mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, dict)
         else float(np.mean([row[name] for row in rows]))
         for name, value in rows[0].items()
-        if name not in ("seed", "epoch")
+        if name not in ("seed", "epoch", "parts_losses")
     }
 
 
@@ -131,7 +160,8 @@ def rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
+    began = time.monotonic()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -140,13 +170,24 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--epochs", type=int, help="instead of those of the preset")
+    parser.add_argument("--graphs", type=int, help="size of the data set; the published one has 360")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    store = planted_parts(arguments.level, seed=arguments.draw)
+    arguments = parser.parse_args(words)
+    store = planted_parts(arguments.level, seed=arguments.draw, num_graphs=arguments.graphs)
     kinds = int(store.truth["kind"].unique().numel())
     for model in arguments.models:
-        config = configuration(model, kinds)
-        rows = [measure(store, config, seed, arguments.device) for seed in range(arguments.seeds)]
+        config = configuration(model, kinds).with_training(epochs=arguments.epochs)
+        rows = finished(arguments.out, arguments.level, arguments.draw, model, config)
+        restarts, before = RESTARTS if model == BEST else 1, len(rows)
+        for seed in range(before, arguments.seeds):
+            if time.monotonic() - began > arguments.budget:
+                break
+            rows.append(measure(store, config, seed, arguments.device, restarts))
+            print(json.dumps({"model": model} | rounded(rows[-1])), flush=True)
+        if len(rows) == before:
+            continue
         row = rounded(
             {
                 "level": arguments.level,
@@ -162,6 +203,17 @@ def main() -> None:
         print(json.dumps({name: row[name] for name in ("level", "draw", "model", "mean")}), flush=True)
         if arguments.out is not None:
             add(arguments.out, row)
+
+
+def finished(path: Path | None, level: str, draw: int, model: str, config: RunConfig) -> list[dict[str, Any]]:
+    """The seeds that the file has of a model with these settings, if an earlier run was ended by its budget."""
+    rows = json.loads(path.read_text("utf-8"))["rows"] if path is not None and path.exists() else []
+    settings = json.loads(json.dumps(config.as_dict()))
+    for row in rows:
+        if (row["level"], row["draw"], row["model"], row["config"]) == (level, draw, model, settings):
+            seeds: list[dict[str, Any]] = row["seeds"]
+            return seeds
+    return []
 
 
 def add(path: Path, row: dict[str, Any]) -> None:

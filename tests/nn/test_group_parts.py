@@ -125,6 +125,11 @@ def test_node_order_does_not_matter() -> None:
     assert_equal(other[1], bare[1], "loss")
 
 
+def test_class_capsules_have_no_residual() -> None:
+    assert [layer.residual for layer in _model(num_capsules=(4, 3)).layers] == [True, True, False]
+    assert [layer.residual for layer in _model(num_capsules=(4, 3), parts=None).layers] == [True] * 3
+
+
 def test_a_context_may_stand_beside_groups() -> None:
     model, graphs = _model(context="residual"), random_graphs([7, 4])
     assert model.capturable

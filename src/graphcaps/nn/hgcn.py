@@ -116,8 +116,8 @@ class HGCN(GraphModel):
         residual (bool): Whether the mean input capsule is added to every output capsule. (default: True)
         residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` divides by the
             number of nodes of each graph. (default: None)
-        class_residual (bool): Whether class capsules have the residual, too; ignored without ``residual``.
-            (default: True)
+        class_residual (bool): Whether class capsules have the residual, too; ignored without ``residual``, and with
+            ``parts="groups"``, which has none. (default: True)
         disentangle (bool): Whether features are projected onto factors. (default: True)
         reconstruction (bool): Whether there is a decoder. (default: True)
         reconstruct_up_to (int, optional): Extension: for graphs with more nodes the reconstruction loss is an unbiased
@@ -142,7 +142,8 @@ class HGCN(GraphModel):
             loss (:func:`graphcaps.nn.part_loss.block_loss`); ``num_capsules[0]`` is then the largest number of kinds.
             ``"groups"`` assigns connected groups of nodes as a whole, which are computed from the graph
             (:class:`graphcaps.ops.structure.modularity_groups.ModularityGroups`): routing coefficients are averaged
-            over each group, with gradient through the routing. (default: None, the published model)
+            over each group, with gradient through the routing, and class capsules have no residual. (default: None,
+            the published model)
         parts_weight (float): Weight of the loss of ``"blocks"``. (default: 1.0)
         upper_margin (float): Length from which the capsule of the true class has no loss, in training. The loss in
             evaluation mode has the published margins whatever those in training are, so that the validation losses of
@@ -270,6 +271,9 @@ class HGCN(GraphModel):
                 edge_kinds=self.edge_kinds,
                 lead=lead,
             )
+        # The residual is longer than the votes at the start, where the squash has hardly a gradient: with averaged
+        # coefficients some trainings did not start.
+        class_residual = class_residual and parts != "groups"
         layers = []
         for level, size in enumerate((*num_capsules, num_classes)):
             over_nodes = level == 0
