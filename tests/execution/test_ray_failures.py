@@ -81,6 +81,7 @@ class EndlessCell(Cell[tuple[int, ...]]):
         return tuple(replace(self, title=f"{self.title}{part}", numbers=part) for part in parts)
 
 
+@pytest.mark.exhaustive  # whether Ray reads the use of memory depends on the machine
 def test_a_task_that_ray_ends_for_lack_of_memory_is_halved_and_said() -> None:
     notes: list[str] = []
     always = {"memory_usage_threshold": 0.0001, "memory_monitor_refresh_ms": 50}
