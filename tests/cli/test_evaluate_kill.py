@@ -56,11 +56,11 @@ def test_killed_and_resumed_evaluation_equals_an_uninterrupted_one(tmp_path: Pat
         process = start(root, out, "--resume")
         checkpoints = out / "unfinished"
         before = {path: path.stat().st_mtime_ns for path in checkpoints.glob("*.checkpoint")}
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         # Waits for at least one new checkpoint, then for a random time.
         while {path: path.stat().st_mtime_ns for path in checkpoints.glob("*.checkpoint")} == before:
             assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < end, "no new checkpoint within a minute"
+            assert time.monotonic() < end, "no new checkpoint in time"
             time.sleep(0.005)
         time.sleep(delays.uniform(0, 0.4))
         process.send_signal(kill)

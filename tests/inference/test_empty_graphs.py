@@ -18,7 +18,6 @@ from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.inference.applicability import NO_NODES, TrainingProfile
-from graphcaps.inference.export import export, export_inputs
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.predictions import predict_store
 from graphcaps.training.final_training import train_final
@@ -123,13 +122,3 @@ def test_the_profile_is_that_of_graphs_with_nodes() -> None:
     assert (profile.scores(store)[kept] == profile.scores(plain)).all()
     with pytest.raises(graphcaps.GraphcapsError, match="'store' must hold at least one graph with nodes"):
         TrainingProfile.from_store(EMPTY)
-
-
-def test_an_exported_program(models, tmp_path: Path) -> None:
-    model = models["hgcn"]
-    store, _ = with_empty_graphs(planted_parts(num_graphs=3), [1, 0, 1, 1])
-    export(model, tmp_path / "model.pt2")
-    program = torch.export.load(tmp_path / "model.pt2").module()
-    scores = program(*export_inputs(model, store))
-    assert not scores[store.empty_graphs].any()
-    assert torch.allclose(scores, model.scores(store), atol=1e-5)

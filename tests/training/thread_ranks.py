@@ -20,7 +20,7 @@ class Exchange:
 
     def __init__(self, size: int) -> None:
         self.values: list[Any] = [None] * size
-        self.barrier = threading.Barrier(size, timeout=60)
+        self.barrier = threading.Barrier(size, timeout=600)
 
     def swap(self, rank: int, value: Any) -> list[Any]:
         self.values[rank] = value

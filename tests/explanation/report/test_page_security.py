@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,7 @@ def test_five_thousand_graphs_stay_fast(visit: Any, tmp_path: Path) -> None:
 
     before = seconds()
     page.reload()
-    page.wait_for_selector("html[data-ready]", timeout=30_000)
+    page.wait_for_selector("html[data-ready]", timeout=120_000)
     assert seconds() - before < 2
     before = seconds()
     page.evaluate(
@@ -110,9 +109,9 @@ def test_five_thousand_graphs_stay_fast(visit: Any, tmp_path: Path) -> None:
           filters.form.elements.outcome.value = outcome; filters.changed(); } })()"""
     )
     assert (seconds() - before) / 30 < 0.05
-    began = time.monotonic()
+    before = seconds()
     page.focus("#list")
     for _ in range(20):
         page.keyboard.press("ArrowDown")
     assert page.text_content("#graph-title") == "Graph 21"
-    assert time.monotonic() - began < 10
+    assert seconds() - before < 5
