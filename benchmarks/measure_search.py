@@ -98,7 +98,10 @@ def main() -> None:
     trials = search._propose()
     results: dict[str, Any] = {
         "dataset": options.dataset,
+        "device": options.device,
+        "sampler": search.sampler,
         "trials": options.trials,
+        "batch": search.batch,
         "folds": options.folds,
         "epochs": options.epochs,
         "rungs": list(search.trainer.rungs),
