@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.errors import ArgumentError, ShapeError, check_at_least
 
 __all__ = [
     "METRIC_TITLES",
@@ -338,8 +338,7 @@ def expected_calibration_error(y: np.ndarray, probabilities: np.ndarray, bins: i
         bins (int): Number of bins. (default: 15)
     """
     y, probabilities = _check("expected_calibration_error", y, probabilities)
-    if bins < 1:
-        raise ArgumentError("expected_calibration_error", "bins", "be at least 1", bins)
+    check_at_least("expected_calibration_error", 1, bins=bins)
     if not len(y):
         raise ArgumentError("expected_calibration_error", "y", "hold at least one graph", "none")
     return reliability(probabilities.max(-1), probabilities.argmax(-1) == y, bins).ece

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from graphcaps.errors import DataError, UsageError
 
-__all__ = ["VARIABLE", "check_json", "check_memory", "read_bounded", "read_limit"]
+__all__ = ["VARIABLE", "check_json", "check_memory", "read_bounded", "read_limit", "read_toml"]
 
 VARIABLE = "GRAPHCAPS_MAX_BYTES"
 """Environment variable with the bound, in bytes."""
@@ -94,6 +94,22 @@ def read_bounded(path: Path, max_bytes: int | None = None) -> bytes:
                 fix = _FIX if max_bytes is None else ""
                 raise DataError(path, f"a file of at most {_amount(limit)}", "a larger one", fix=fix)
     return b"".join(parts)
+
+
+def read_toml(path: Path, max_bytes: int) -> str:
+    """The text of a TOML file that a user wrote.
+
+    Raises:
+        DataError: If it cannot be read, is larger, or is not in UTF-8.
+    """
+    try:
+        return read_bounded(path, max_bytes).decode("utf-8")
+    except FileNotFoundError as error:
+        raise DataError(path, "file not found") from error
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(path, "a TOML file in UTF-8", "other bytes") from error
 
 
 def _amount(size: int) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, check_at_least
 from graphcaps.nn import HGCN, Context, PrimaryCapsules
 from graphcaps.ops._triton.precision import current_precision
 from graphcaps.types import FeatureTable
@@ -62,8 +62,7 @@ def measure_ceilings(
         matmul_size (int, optional): Rows and columns of the matrices. (default: 1024 on a CPU, 8192 on a GPU)
         repeats (int): Timed runs, after one that is not timed. (default: 5)
     """
-    if repeats < 1:
-        raise ArgumentError("measure_ceilings", "repeats", "be at least 1", repeats)
+    check_at_least("measure_ceilings", 1, repeats=repeats)
     kind = "cuda" if device.type == "cuda" else "cpu"
     count = (copy_bytes or _COPY_BYTES[kind]) // 4
     n = matmul_size or _MATMUL_SIZE[kind]

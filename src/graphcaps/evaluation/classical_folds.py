@@ -10,7 +10,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup
 from graphcaps.models.lookup import find_classical_model
-from graphcaps.training.classical_fit import fit_replica, selecting_graphs
+from graphcaps.training.classical_fit import fit_replica, join_events, selecting_graphs
 from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["fit_group"]
@@ -28,17 +28,7 @@ def fit_group(
         on_epoch (callable): Called with the metrics of all replicas, as those of the only epoch.
     """
     fits = [fit_replica(store, config, replica) for replica in group.replicas]
-    events = [fit.event for fit in fits]
-    event = EpochEnd(
-        epoch=1,
-        epochs=1,
-        seconds=sum(each.seconds for each in events),
-        train_loss=[value for each in events for value in each.train_loss],
-        train_accuracy=[value for each in events for value in each.train_accuracy],
-        validation_loss=[value for each in events for value in each.validation_loss],
-        validation_accuracy=[value for each in events for value in each.validation_accuracy],
-        test_accuracy=[value for each in events for value in each.test_accuracy],
-    )
+    event = join_events([fit.event for fit in fits])
     on_epoch(event)
     selected = find_classical_model(config.model).selected_options
     has_validation = any(replica.validation.numel() for replica in group.replicas)
@@ -52,7 +42,7 @@ def fit_group(
         "features and training do not apply."
     )
     predicted = [fit.probabilities for fit in fits] if group.protocol == "held-out" else None
-    return GroupResult([event], np.ones(len(events), dtype=np.int64), (note,), probabilities=predicted)
+    return GroupResult([event], np.ones(len(fits), dtype=np.int64), (note,), probabilities=predicted)
 
 
 def _join(names: Sequence[str]) -> str:

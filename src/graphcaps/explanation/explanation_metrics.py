@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, check_at_least
 from graphcaps.explanation.agreement import (
     capsule_usage,
     graphs_with_distinct_kinds,
@@ -128,8 +128,7 @@ def evaluate_explanations(
             expected = f"be names from {', '.join(applicable)}"
             fix = "The model has no capsules." if name in METHODS else ""
             raise ArgumentError("evaluate_explanations", "methods", expected, repr(name), fix)
-    if sample < 1:
-        raise ArgumentError("evaluate_explanations", "sample", "be at least 1", sample)
+    check_at_least("evaluate_explanations", 1, sample=sample)
     notify = on_step or (lambda name: None)
     encoded = _encode_with_nodes(model, graphs, "evaluate_explanations", true_classes)
     rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(METRICS) for name in selected}

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, check_at_least
 from graphcaps.nn.edge_modulation import EdgeModulation
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
@@ -87,12 +87,10 @@ class Context(GraphLayer[Tensor]):
         lead: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ArgumentError("Context", "num_layers", "be at least 1", num_layers)
+        check_at_least("Context", 1, num_layers=num_layers)
         if kind not in context_kinds():
             raise ArgumentError("Context", "kind", f"be one of {', '.join(context_kinds())}", repr(kind))
-        if hops < 0:
-            raise ArgumentError("Context", "hops", "be at least 0", hops)
+        check_at_least("Context", 0, hops=hops)
         self.channels, self.in_channels, self.hops, self.lead = channels, channels, hops, lead
         self.kind = kind
         rows, columns = _WEIGHTS[kind]

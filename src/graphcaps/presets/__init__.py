@@ -10,11 +10,11 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from graphcaps._io.read_limit import read_bounded
+from graphcaps._io.read_limit import read_toml
 from graphcaps._io.user_folders import expand_home
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError
 
 __all__ = [
     "ListedPreset",
@@ -191,12 +191,4 @@ def _has_folder(preset: str) -> bool:
 
 def _read_file(path: Path, datasets: tuple[str, ...]) -> RunConfig:
     """The configuration in a user's file."""
-    try:
-        text = read_bounded(path, _MAX_BYTES).decode("utf-8")
-    except FileNotFoundError as error:
-        raise DataError(path, "file not found") from error
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise DataError(path, "a TOML file in UTF-8", "other bytes") from error
-    return RunConfig.from_toml(text, str(path), datasets)
+    return RunConfig.from_toml(read_toml(path, _MAX_BYTES), str(path), datasets)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from graphcaps._io.read_limit import read_bounded
+from graphcaps._io.read_limit import read_toml
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.models.builder import complete_tuples, model_factory
@@ -197,14 +197,7 @@ def read_space(path: str | Path, model: str) -> SearchSpace:
             type.
     """
     path = Path(path)
-    try:
-        text = read_bounded(path, _MAX_BYTES).decode("utf-8")
-    except FileNotFoundError as error:
-        raise DataError(path, "file not found") from error
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise DataError(path, "a TOML file in UTF-8", "other bytes") from error
+    text = read_toml(path, _MAX_BYTES)
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.models.builder import build_classical, recipe_arguments
 from graphcaps.models.lookup import find_classical_model, is_classical
-from graphcaps.training.classical_fit import ClassicalFit, describe_fit, fit_replica
+from graphcaps.training.classical_fit import ClassicalFit, describe_fit, fit_replica, join_events
 from graphcaps.training.companion_training import OutOfFold
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, TrainingError
@@ -90,7 +90,7 @@ class ClassicalTraining(SingleTraining):
     @property
     def history(self) -> tuple[EpochEnd, ...]:
         """The metrics of the fit; empty before it."""
-        return (_join_events([fit.event for fit in self._fits]),) if self._is_complete else ()
+        return (join_events([fit.event for fit in self._fits]),) if self._is_complete else ()
 
     @property
     def _is_complete(self) -> bool:
@@ -181,17 +181,3 @@ def check_members(config: RunConfig, members: int, owner: str, name: str = "memb
             f"be 1 for '{config.model}', whose fit does not depend on the seed: all members would be equal"
         )
         raise ArgumentError(owner, name, expected, members)
-
-
-def _join_events(events: Sequence[EpochEnd]) -> EpochEnd:
-    """The metrics of several fits as those of one epoch of as many replicas."""
-    return EpochEnd(
-        epoch=1,
-        epochs=1,
-        seconds=sum(event.seconds for event in events),
-        train_loss=[value for event in events for value in event.train_loss],
-        train_accuracy=[value for event in events for value in event.train_accuracy],
-        validation_loss=[value for event in events for value in event.validation_loss],
-        validation_accuracy=[value for event in events for value in event.validation_accuracy],
-        test_accuracy=[value for event in events for value in event.test_accuracy],
-    )

@@ -194,6 +194,16 @@ def sample_template(profile: DegreeProfile, random: PortableRandom) -> GraphTemp
 NUM_PROFILES = 12
 """Number of degree profiles of a level; graphs 3k, 3k + 1 and 3k + 2 have profile k modulo this number."""
 
+_VARIED_SIZES = {
+    "ring": (5, 9),
+    "star": (4, 8),
+    "clique": (4, 6),
+    "ladder": (3, 5),
+    "wheel": (5, 7),
+    "grid": (3, 3),
+    "comb": (3, 5),
+}
+
 LEVELS: dict[str, PlantedLevel] = {
     "easy": PlantedLevel(
         sizes={"ring": (5, 7), "star": (6, 8), "clique": (5, 6), "ladder": (3, 4)},
@@ -202,15 +212,7 @@ LEVELS: dict[str, PlantedLevel] = {
         spacing=(2, 3),
     ),
     "medium": PlantedLevel(
-        sizes={
-            "ring": (5, 9),
-            "star": (4, 8),
-            "clique": (4, 6),
-            "ladder": (3, 5),
-            "wheel": (5, 7),
-            "grid": (3, 3),
-            "comb": (3, 5),
-        },
+        sizes=_VARIED_SIZES,
         ports="any",
         bridge=(1, 1),
         spacing=(2, 3),
@@ -218,15 +220,7 @@ LEVELS: dict[str, PlantedLevel] = {
         distractors="single",
     ),
     "hard": PlantedLevel(
-        sizes={
-            "ring": (5, 9),
-            "star": (4, 8),
-            "clique": (4, 6),
-            "ladder": (3, 5),
-            "wheel": (5, 7),
-            "grid": (3, 3),
-            "comb": (3, 5),
-        },
+        sizes=_VARIED_SIZES,
         ports="any",
         bridge=(2, 3),
         spacing=(3, 4),

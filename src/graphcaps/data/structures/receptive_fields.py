@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import check_at_least
 from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 
 __all__ = ["ReceptiveFields", "colour_ranks", "order_nodes", "receptive_fields"]
@@ -94,9 +94,7 @@ def receptive_fields(
     Raises:
         ArgumentError: If a number is below 1.
     """
-    for name, value in (("num_fields", num_fields), ("field_size", field_size)):
-        if value < 1:
-            raise ArgumentError("receptive_fields", name, "be at least 1", value)
+    check_at_least("receptive_fields", 1, num_fields=num_fields, field_size=field_size)
     n = graph.num_nodes
     table = _first_neighbours(graph, order, field_size)
     step = max(1, _BLOCK // (n + 1))
