@@ -6,8 +6,8 @@
 
 DIR holds MUTAG.zip and NCI1.zip. Everything is run through the command line, so that internal names may change:
 training (weights), prediction with the model file read back, explanation and cross-validation (records).
-The patterns belong to a processor or GPU and to a version of torch, which are stored with them; on other hardware
-last bits may differ.
+The patterns belong to a processor with its instruction set, or a GPU, and to a version of torch, which are stored with
+them; on other hardware last bits may differ. Those of the CPU and of the GPU are stored apart, each with its commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from graphcaps._io.provenance import describe_hardware
+from graphcaps._io.provenance import describe_hardware, git_commit
 
 STORED = Path(__file__).resolve().parents[1] / "results" / "bit-patterns.json"
 # What is not computed from the graphs, or differs between two runs of the same program.
@@ -166,7 +166,13 @@ def main() -> None:
     measure = gpu_patterns if options.device == "cuda" else cpu_patterns
     with tempfile.TemporaryDirectory() as folder:
         patterns = measure(Path(folder), root)
-    run = {"hardware": describe_hardware(options.device), "torch": torch.__version__, "patterns": patterns}
+    run = {
+        "commit": git_commit(),
+        "hardware": describe_hardware(options.device),
+        "instructions": torch.backends.cpu.get_cpu_capability() if options.device == "cpu" else None,
+        "torch": torch.__version__,
+        "patterns": patterns,
+    }
     if options.out:
         options.out.write_text(json.dumps(run, indent=1, sort_keys=True) + "\n", "utf-8")
     stored = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
@@ -179,9 +185,10 @@ def main() -> None:
     before = stored.get(options.device)
     if before is None:
         raise SystemExit(f"No patterns are stored for {options.device}; store them with --store.")
-    for key in ("hardware", "torch"):
+    for key in ("hardware", "instructions", "torch"):
         if run[key] != before[key]:
             print(f"Note: {key} is {run[key]}, stored patterns are of {before[key]}.")
+    print(f"Stored patterns are of commit {before['commit']}.")
     names = sorted({*patterns, *before["patterns"]})
     differing = [name for name in names if patterns.get(name) != before["patterns"].get(name)]
     print(f"{len(names) - len(differing)} of {len(names)} patterns are unchanged.")

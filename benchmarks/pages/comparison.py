@@ -92,7 +92,7 @@ def page(root: Path) -> str:
             "agreement": agreement(found, root),
         }
     reasons = [f"- {name}: {reason}" for name, reason in sorted(failures.items())]
-    values["failures"] = "\n".join(reasons) or "None."
+    values["failures"] = "\n".join(["", "## Failed", "", *reasons, ""]) if reasons else ""
     return fill_template("comparison", values)
 
 
@@ -231,7 +231,7 @@ def cost(found: Comparison) -> str:
 
 
 def speed(root: Path) -> str:
-    """Whole trainings of the networks, each alone on a GPU, from ``results/performance.json``."""
+    """Whole trainings of the networks, each alone on a GPU, from ``results/performance.json``; "" without any."""
     stored = {
         row["what"]: row
         for row in read_measurements(root / PERFORMANCE)
@@ -248,12 +248,16 @@ def speed(root: Path) -> str:
                 (model, *(DASH if row is None else f"{row['value'] * scale:.3g}" for row, scale in found))
             )
     if not rows:
-        return "Not measured."
+        return ""
     hardware, dates, commands = (
         join_names(sorted({row[name] for row in used})) for name in ("hardware", "date", "command")
     )
     head = ("network", "training and evaluation, s", "before the first epoch, s", "peak memory, GB")
-    return f"{table(head, rows)}\n\n{hardware}, {dates}; command: `{commands}`."
+    text = (
+        f"Ten folds of {SPEED_DATASET} with {EPOCHS} epochs and an evaluation after each, every network alone on the "
+        "GPU. The first epochs are timed, and every further one counts as the median of five."
+    )
+    return f"\n{text}\n\n{table(head, rows)}\n\n{hardware}, {dates}; command: `{commands}`.\n"
 
 
 def _seconds(ledger: Ledger) -> str:
@@ -387,7 +391,7 @@ def twin_seeds(found: Comparison) -> str:
 def measured(found: Comparison) -> str:
     """Number of records, seeds and hardware."""
     count = sum(len(ledger.records) for ledger in found.ledgers)
-    hardware = join_names(sorted({each.hardware for ledger in found.ledgers for each in ledger.records}))
+    hardware = "; ".join(sorted({each.hardware for ledger in found.ledgers for each in ledger.records}))
     several = [
         name
         for name in found.models
@@ -396,7 +400,7 @@ def measured(found: Comparison) -> str:
     seeds = f" Several seeds: {join_names(several)}; one seed for the others." if several else " One seed."
     missing = len(paper_datasets()) * len(found.models) - len(found.ledgers)
     rest = f" {missing} cells have no record ({DASH} or {UNTESTED})." if missing else ""
-    return f"{count} records of {len(found.models)} models, on {hardware}.{seeds}{rest}"
+    return f"{count} records of {len(found.models)} models.{seeds}{rest} Hardware: {hardware}."
 
 
 def adopted(found: Comparison, root: Path) -> str:

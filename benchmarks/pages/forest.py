@@ -75,8 +75,8 @@ def summary(found: Mapping[str, float]) -> str:
     behind = [name for name, difference in found.items() if difference < 0]
     most, least = max(found.values()), min(found.values())
     return (
-        f"more accurate on {join_names(behind)}, by up to {-least:.1f} points; HGCN is on the other "
-        f"{len(found) - len(behind)}, by up to {most:.1f} points"
+        f"more accurate on {join_names(behind)}, by up to {-least:.1f} points; HGCN is more accurate on the "
+        f"other {len(found) - len(behind)}, by up to {most:.1f} points"
     )
 
 

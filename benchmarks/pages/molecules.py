@@ -11,8 +11,9 @@ import numpy as np
 
 from benchmarks.measure_molecule_candidates import OUT as CANDIDATES
 from benchmarks.measure_molecules import OUT, RUNS, Candidate, read_rows, read_runs
-from benchmarks.pages.markdown import mean_std, replace_sections, table
+from benchmarks.pages.markdown import join_names, mean_std, replace_sections, table
 
+PRESET = "atoms, bond messages, decay 0.001"  # candidate that became the preset
 NAMES = {"bace": "BACE", "bbbp": "BBBP", "hiv": "HIV"}
 
 
@@ -29,6 +30,27 @@ def page(root: Path) -> str:
         "candidates-2": candidate_table(candidates, seeds=2),
     }
     return replace_sections((root / "docs" / "molecules.md").read_text("utf-8"), sections)
+
+
+def statements(root: Path) -> list[str]:
+    """Numbers that the sentences of the page contain."""
+    rows = read_rows(root / OUT)
+    hiv = {
+        model: [row for row in rows if (row["dataset"], row["model"]) == ("hiv", model)]
+        for model in ("hgcn", "ecfp-forest")
+    }
+    areas = [f"{float(row['roc_auc']):.3f}" for row in hiv["ecfp-forest"]]
+    balanced = [
+        f"{np.mean([float(row['balanced_accuracy']) for row in found]):.2f}" for found in hiv.values()
+    ]
+    with (root / CANDIDATES).open(encoding="utf-8", newline="") as file:
+        candidates = list(csv.DictReader(file))
+    means = [candidate_means(candidates, seeds)[PRESET] for seeds in (1, 2)]
+    return [
+        f"is {join_names(areas)} under the seeds",
+        f"({' against '.join(balanced)})",
+        f"has {means[0]:.4f} with one seed and {means[1]:.4f} with two",
+    ]
 
 
 def scaffold_table(rows: list[dict[str, str]]) -> str:
@@ -79,11 +101,7 @@ def candidate_table(rows: list[dict[str, str]], seeds: int) -> str:
         rows (list): Lines of ``candidates.csv``.
         seeds (int): Number of training seeds; only candidates with as many are listed.
     """
-    losses: dict[str, dict[str, float]] = {}
-    for row in rows:
-        if int(row["seeds"]) == seeds:
-            losses.setdefault(row["candidate"], {})[row["dataset"]] = float(row["validation_loss"])
-    means = {name: math.sqrt(loss["bace"] * loss["bbbp"]) for name, loss in losses.items()}
+    losses, means = candidate_losses(rows, seeds), candidate_means(rows, seeds)
     datasets = [
         name for name in ("bace", "bbbp", "MUTAG", "PTC_MR") if any(name in loss for loss in losses.values())
     ]
@@ -96,6 +114,21 @@ def candidate_table(rows: list[dict[str, str]], seeds: int) -> str:
         for name in sorted(losses, key=lambda name: (means[name], name))
     ]
     return table(("candidate", "mean", *(NAMES.get(name, name) for name in datasets)), cells)
+
+
+def candidate_losses(rows: list[dict[str, str]], seeds: int) -> dict[str, dict[str, float]]:
+    """Validation losses of the candidates with so many seeds, by data set."""
+    losses: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if int(row["seeds"]) == seeds:
+            losses.setdefault(row["candidate"], {})[row["dataset"]] = float(row["validation_loss"])
+    return losses
+
+
+def candidate_means(rows: list[dict[str, str]], seeds: int) -> dict[str, float]:
+    """Geometric means of the losses of BACE and BBBP."""
+    losses = candidate_losses(rows, seeds)
+    return {name: math.sqrt(loss["bace"] * loss["bbbp"]) for name, loss in losses.items()}
 
 
 def _mean_std(values: list[float]) -> str:

@@ -96,9 +96,13 @@ def statements(root: Path) -> list[str]:
     assert ledger.held_out is not None
     means = {model: row["mean"] for model, row in read(root).items()}
     plain, blocks, eight = (means[name] for name in ("HGCN", "parts='blocks'", "parts='blocks', 8 capsules"))
+    weightless = means["parts='blocks', weight 0"]
     return [
         f"{ledger.held_out.mean:.1f} %",
         f"is {plain['nmi']:.3f} within a graph and {plain['nmi_all']:.3f} over all nodes",
         f"({blocks['nmi_planted']:.3f} within a graph, {blocks['nmi_all_planted']:.3f} over all nodes)",
+        f"gives {plain['k-means on primary capsules']['nmi']:.3f} and "
+        f"{plain['k-means on primary capsules']['nmi_all']:.3f}",
+        f"with weight 0, give {weightless['nmi']:.3f}",
         f"the result is no worse ({eight['nmi']:.3f}, {eight['nmi_all']:.3f})",
     ]

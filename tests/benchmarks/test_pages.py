@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 from benchmarks.measure_molecules import COLUMNS, read_rows, write_rows
-from benchmarks.pages import build, explaining, forest, molecules, parts, quality
+from benchmarks.pages import (
+    build,
+    data_sets,
+    estimator,
+    explaining,
+    forest,
+    models,
+    molecules,
+    parts,
+    planted_parts,
+    quality,
+    security,
+)
 from benchmarks.pages.build import Page
 from benchmarks.pages.markdown import (
     TEMPLATES,
@@ -205,7 +217,7 @@ def test_candidates_for_molecules_are_sorted_by_their_mean_loss() -> None:
 
 def test_forests_and_hgcn_are_compared_in_words() -> None:
     assert forest.summary({"A": 2.04, "B": -0.5, "C": -1.26}) == (
-        "more accurate on B and C, by up to 1.3 points; HGCN is on the other 1, by up to 2.0 points"
+        "more accurate on B and C, by up to 1.3 points; HGCN is more accurate on the other 1, by up to 2.0 points"
     )
     assert forest.significance({"A": 0.04, "B": 0.05}) == "1 of the 2 tested differences are significant: A"
 
@@ -232,3 +244,73 @@ def test_mixtures_have_a_row_per_data_set() -> None:
     assert "committee of 5 | `wl-forest` | mixture" in text
     assert "| X | 2 | 81.0 | 84.0 | 71.0 | 88.5 | 0.75 |" in text
     assert forest.reach_table([]) == forest.NO_REACH
+
+
+def data_set_row(name: str, **features: Any) -> dict[str, Any]:
+    """A row of results/data-sets.json."""
+    columns = {"attributes": 0, "label_columns": 0, "label_range": None, "labels_seen": 0, "base_columns": 1}
+    limit = {"graphs": 1 if name == "DD" else 0, "nodes": 20, "edges": 30}
+    return {
+        "name": name,
+        "graphs": 12,
+        "nodes": 1200,
+        "edges": 3400,
+        "features": columns | {"columns": 106, "seconds": 0.0234, "mb": 1.6} | features,
+        "limit": limit,
+    }
+
+
+def test_features_and_the_node_limit_are_listed_by_data_set() -> None:
+    labels = {"label_columns": 5, "label_range": [1, 5], "labels_seen": 4, "attributes": 3}
+    rows = [data_set_row("COLLAB"), data_set_row("DD", **labels)]
+    assert data_sets.features_table(rows).splitlines()[2:] == [
+        "| COLLAB | 1,200 | – | – | 1 | 106 | 0.023 | 2 |",
+        "| DD | 1,200 | 3 | 5 (1…5, 4 of them seen) | 1 | 106 | 0.023 | 2 |",
+    ]
+    assert data_sets.limit_table(rows).splitlines()[2:] == ["| DD | 1 of 12 | 20 of 1,200 | 30 of 3,400 |"]
+
+
+def test_the_two_values_of_dropout_stand_side_by_side() -> None:
+    rows = [
+        {
+            "data": "30 classes", "graphs": 300, "dropout": dropout, "validation_accuracy_20": accuracy,
+            "validation_accuracy": 0.9, "lowest_validation_loss": loss,
+        }
+        for dropout, accuracy, loss in ((0.5, 0.27, 0.0616), (0.1, 0.83, 0.0496))
+    ]  # fmt: skip
+    expected = "| 30 classes | 300 | 27 → 83 % | 90 → 90 % | 0.0616 → 0.0496 |"
+    assert estimator.dropout_table(rows).splitlines()[2:] == [expected]
+
+
+def test_damaged_files_and_kills_are_counted() -> None:
+    inputs = [{"inputs": 1000, "seed": 0, "read": 245, "refused": 755, "failed": 0}]
+    assert security.inputs_table(inputs).splitlines()[2:] == ["| 1,000 | 0 | 245 | 755 | 0 |"]
+    kills = [{"run": "train", "kills": 10, "starting": 2, "writing": 3}]
+    assert security.kills_table(kills).splitlines()[2:] == ["| `train` | 10 | 2 | 3 |"]
+
+
+def test_precomputations_have_a_column_per_data_set() -> None:
+    rows = [
+        {
+            "dataset": name,
+            "cpu_seconds": {"gmn": seconds},
+            "hardware": "2 cores",
+            "versions": {"commit": "a" * 40},
+        }
+        for name, seconds in (("MUTAG", 0.26), ("DD", 18.6))
+    ]
+    text = models.precomputation_table(rows)
+    assert "| `gmn` | 0.3 | 18.6 |" in text
+    assert "Measured on 2 cores, commit aaaaaaaaaaaa." in text
+
+
+def test_statistics_of_planted_parts_are_percentages() -> None:
+    row = {
+        "level": "easy",
+        "accuracy": {"sizes": [0.1667, 0.111, 1 / 3, 1 / 3]},
+        "kmeans": {"as they are": [0.5, 0.6, 0.7]},
+    }
+    assert planted_parts.statistics_table(row).splitlines()[2:] == ["| sizes | 16.7 | 11.1 | 33.3 | 33.3 |"]
+    assert planted_parts.kmeans_table([row]).splitlines()[2:] == [
+        "| easy | as they are | 0.500 | 0.600 | 0.700 |"
+    ]
