@@ -14,7 +14,7 @@ from benchmarks.measure_large_sets import SIZES, title
 from benchmarks.measure_server_speed import PREFIX as SERVER
 from benchmarks.measure_small_runs import PREFIX
 from benchmarks.measure_training_speed import PAPER, measurement_names
-from benchmarks.pages.markdown import DASH, NOT_MEASURED, fill_template, table
+from benchmarks.pages.markdown import NOT_MEASURED, fill_template, table
 from graphcaps.bench import read_measurements
 from graphcaps.profiling import PHASES
 
@@ -105,7 +105,7 @@ def nodes(count: int) -> str:
 
 
 def summary(measured: Measurements) -> str:
-    """The most important measurements, each with its command."""
+    """The most important measurements; their commands stand below the tables of the page."""
     step, padded = "bench: share of the roofline, training step", "bench: an epoch of one fold, padded"
     faster = "bench: a fold's epoch, times faster than"
     one = {p: measurement_names("paper", 1, p) for p in PRECISIONS}
@@ -123,8 +123,8 @@ def summary(measured: Measurements) -> str:
          _peak(measured, [one[p][0] for p in PRECISIONS])),
         (gpu, "share of the roofline, NCI1 training step",
          _each(measured, "cuda", {p: (in_precision(step, p), "NCI1") for p in PRECISIONS})),
-        (gpu, "the padded program, NCI1, a fold's epoch (published program 1.27 s)",
-         _each(measured, "cuda", {p: (in_precision(padded, p), "NCI1") for p in PRECISIONS}, ", ours")),
+        (gpu, "the [padded program](#baselines), NCI1, a fold's epoch",
+         _each(measured, "cuda", {p: (in_precision(padded, p), "NCI1") for p in PRECISIONS}, ", beside graphcaps")),
         (cpu, "NCI1, a fold's epoch, faster than the padded program",
          _each(measured, "cpu", {"float32": (f"{faster} padded", "NCI1")})),
         (cpu, "a fold's epoch, faster than DiffPool on four sets",
@@ -137,9 +137,8 @@ def summary(measured: Measurements) -> str:
     ]  # fmt: skip
     lines = []
     for hardware, what, (value, used) in rows:
-        commands = dict.fromkeys(f"`{entry['command']}`" for entry in used)
-        lines.append((hardware, what, f"**{value}**" if used else NOT_MEASURED, "; ".join(commands) or DASH))
-    return table(("hardware", "what", "measured", "command"), lines)
+        lines.append((hardware, what, f"**{value}**" if used else NOT_MEASURED))
+    return table(("hardware", "what", "measured"), lines)
 
 
 def _each(measured: Measurements, device: str, keys: dict[str, tuple[str, str]], note: str = "") -> Summary:
