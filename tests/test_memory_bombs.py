@@ -28,7 +28,7 @@ REAL = {
     "record": 36_000_000,
 }
 # In CI; the others take up to a minute.
-REPRESENTATIVES = {"zip-edges", "parquet"}
+REPRESENTATIVES = {"parquet"}
 
 
 def _needs(name: str) -> None:

@@ -117,7 +117,10 @@ def test_an_os_error_without_a_file_is_one_sentence():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "list", "--json"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], pytest.param(["data", "list", "--json"], marks=pytest.mark.slow)],
+)
 def test_a_full_output_device_is_one_sentence(arguments):
     command = [sys.executable, "-m", "graphcaps", *arguments]
     with open("/dev/full", "w") as full:
@@ -147,7 +150,7 @@ def test_other_exceptions_are_raised():
     assert isinstance(result.exception, ZeroDivisionError)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["data", "list"]])
+@pytest.mark.parametrize("arguments", [["--help"], pytest.param(["data", "list"], marks=pytest.mark.slow)])
 def test_a_closed_pipe_gives_no_message(arguments):
     read, write = os.pipe()
     os.close(read)

@@ -77,7 +77,9 @@ def test_the_folder_holds_what_other_programs_read(unbroken: tuple[SearchResult,
     assert json.loads((out / "search.json").read_text())["settings"]["sampler"] == "tpe"
 
 
-@pytest.mark.parametrize("stop", [1, 5, 9, 13])
+@pytest.mark.parametrize(
+    "stop", [1, 9, *(pytest.param(stop, marks=pytest.mark.exhaustive) for stop in (5, 13))]
+)
 def test_a_resumed_search_equals_an_unbroken_one(
     unbroken: tuple[SearchResult, Path], tmp_path: Path, stop: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""Forests of few trees in place of 500."""
+"""Forests of few trees in place of 500, or 200 for the importance of options in a search."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 
 from graphcaps.models.features_trees import FeaturesTrees
 from graphcaps.models.wl_forest import WLForest
+from graphcaps.search import search_pictures
 
 TREES = 7
 
@@ -16,4 +17,5 @@ def few_trees() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for model in (WLForest, FeaturesTrees):
             patch.setitem(model.__init__.__kwdefaults__, "trees", TREES)
+        patch.setattr(search_pictures, "_TREES", TREES)
         yield

@@ -204,6 +204,7 @@ def test_weights_are_kept_in_the_processes(kind: str) -> None:
     pool.close()
 
 
+@pytest.mark.slow
 def test_spawned_workers_equal_forked_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forked = _pool("gin")
     monkeypatch.setattr("graphcaps.training.multiprocess._start_method", lambda: "spawn")
