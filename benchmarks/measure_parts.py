@@ -86,7 +86,7 @@ def measure(store: GraphStore, config: RunConfig, seed: int) -> dict[str, Any]:
     started = time.process_time()
     result = train_final(train, config, seed=seed, validation=0.15, device="cpu")
     seconds = time.process_time() - started
-    explanation = explain_store(result.model, test)
+    explanation = explain_store(result.model, test, unseen="ignore")
     capsule, counts = explanation.capsule, parts_per_graph(explanation.capsule, test)
     small = ((test.sizes >= 10) & (test.sizes <= 30)).numpy()
     row: dict[str, Any] = {
