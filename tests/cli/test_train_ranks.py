@@ -119,3 +119,25 @@ def test_processes_that_see_different_files_end_with_one_sentence(tmp_path):
     ]
     assert "exitcode  : 2" in err
     assert not list(tmp_path.glob("model*"))
+
+
+FAILING_RANK = """
+import atexit, os
+from graphcaps.cli import processes
+from graphcaps.cli.main import main
+from graphcaps.training.ranks import Ranks
+
+processes._ranks = {ranks}
+atexit.register(os.abort)
+main()
+"""
+
+
+@pytest.mark.parametrize(("ranks", "code"), [("None", -signal.SIGABRT), ("Ranks(0, 2)", 2)])
+def test_a_failing_process_keeps_its_exit_code_where_torch_would_abort(ranks, code):
+    script = FAILING_RANK.format(ranks=ranks)
+    words = [sys.executable, "-c", script, "data", "info", "no-such-set", "--root", "."]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == code, ended.stderr
+    assert ended.stderr.startswith("graphcaps: ")
+    assert len(ended.stderr.splitlines()) == 1

@@ -35,7 +35,7 @@ from graphcaps.cli import (
 )
 from graphcaps.cli.interrupts import STOPPED, defer_interrupts
 from graphcaps.cli.output import as_options, note, print_text
-from graphcaps.cli.processes import check_verb, claim_message, leave_ranks
+from graphcaps.cli.processes import check_verb, claim_message, end_rank, leave_ranks
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["app", "main"]
@@ -167,6 +167,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="graphcaps")
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            end_rank(end.code)
+        raise
     except KeyboardInterrupt:  # before or after the command itself
         _note_stop()
         sys.exit(130)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +21,15 @@ if TYPE_CHECKING:
     from graphcaps.data.store import GraphStore
     from graphcaps.training.ranks import Ranks
 
-__all__ = ["check_verb", "claim_message", "ignore_interrupts", "join_ranks", "leave_ranks", "read_once"]
+__all__ = [
+    "check_verb",
+    "claim_message",
+    "end_rank",
+    "ignore_interrupts",
+    "join_ranks",
+    "leave_ranks",
+    "read_once",
+]
 
 _VERB = "train"  # the only one that several processes run together
 _ranks: Ranks | None = None  # of this process, once it is connected
@@ -59,6 +69,19 @@ def leave_ranks() -> None:
     if _ranks is not None:
         _ranks.close()
         _ranks = None
+
+
+def end_rank(code: int) -> None:
+    """Ends one of several processes that has failed; returns in a single process, and in one that has succeeded.
+
+    Python would destroy the connections to the other processes, which usually fail at the same time. Where one of them
+    is gone already, torch aborts the process then, and the exit code is lost.
+    """
+    if _ranks is not None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # nobody reads it
+                stream.flush()
+        os._exit(code)
 
 
 def claim_message() -> bool:
