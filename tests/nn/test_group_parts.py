@@ -11,8 +11,9 @@ from graphcaps.errors import ArgumentError
 from graphcaps.nn import HGCN
 from graphcaps.ops import route
 from graphcaps.ops.structure.modularity_groups import ModularityGroups
-from graphcaps.types import GraphBatch, HGCNOutput
+from graphcaps.types import GraphBatch
 from tests.graphs import Graphs, assert_equal, random_graphs
+from tests.nn.part_checks import check_node_order, check_replicas, losses_and_gradients
 
 CHANNELS = 5
 
@@ -52,19 +53,10 @@ def test_assignment_is_the_mean_of_the_routing_over_each_group() -> None:
     assert_equal(*gradients, "gradient")
 
 
-def _step(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str, Tensor]]:
-    model.zero_grad()
-    output = model.forward_batch(batch, batch.y)
-    assert batch.y is not None
-    total = model.loss(output, batch.y).total
-    total.sum().backward()
-    return output, total, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-
-
 @pytest.mark.parametrize("formulation", ["released", "paper"])
 def test_nodes_of_a_group_have_one_assignment_and_all_parameters_a_gradient(formulation: str) -> None:
     model, batch = _model(formulation=formulation), _batch(random_graphs([7, 12, 4]))
-    output, _, gradients = _step(model, batch)
+    output, _, gradients = losses_and_gradients(model, batch)
     assignment, groups = output.levels[0].assignment.detach(), _groups_of_rows(batch)
     for group in groups.unique():
         rows = assignment[groups == group]
@@ -97,32 +89,12 @@ def test_a_call_of_torch_geometric_computes_the_groups() -> None:
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_a_replica_equals_the_model_alone(training: bool) -> None:
-    graphs = random_graphs([7, 40, 1, 12, 33, 5])
-    indices = [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
     singles = [_model(seed=f).train(training) for f in range(3)]
-    stacked = _model((3,)).train(training)
-    state = stacked.state_dict()
-    for f, single in enumerate(singles):
-        for name, value in single.state_dict().items():
-            state[name][f].copy_(value)
-    together = _step(stacked, _batch(graphs, torch.tensor(indices)))
-    for f, single in enumerate(singles):
-        _, total, gradients = _step(single, _batch(graphs, torch.tensor([g for g in indices[f] if g >= 0])))
-        assert_equal(together[1][f], total, f"loss of replica {f}")
-        for name, gradient in gradients.items():
-            assert_equal(together[2][name][f], gradient, f"{name} of replica {f}")
-        for name, value in single.state_dict().items():
-            assert_equal(stacked.state_dict()[name][f].double(), value.double(), name)
+    check_replicas(_model((3,)).train(training), singles, _batch)
 
 
 def test_node_order_does_not_matter() -> None:
-    graphs, model = random_graphs([7, 12, 4]), _model()
-    permutations = [torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (7, 12, 4)]
-    order = torch.cat([permutations[0], permutations[1] + 7, permutations[2] + 19])
-    permuted = Graphs(graphs.x[order], order.argsort()[graphs.edge_index], graphs.batch, graphs.y)
-    bare, other = (_step(model, _batch(one)) for one in (graphs, permuted))
-    assert_equal(other[0].levels[0].assignment, bare[0].levels[0].assignment[order], "assignment")
-    assert_equal(other[1], bare[1], "loss")
+    check_node_order(_model(), _batch)
 
 
 def test_class_capsules_have_no_residual() -> None:

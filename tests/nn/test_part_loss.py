@@ -11,6 +11,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN, CapsuleLayer, Context, PartsOutput, Trunk, block_loss
 from graphcaps.types import GraphBatch, HGCNOutput
 from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs, with_padding
+from tests.nn.part_checks import check_node_order, check_replicas, losses_and_gradients
 
 CHANNELS = 5
 
@@ -157,22 +158,13 @@ def test_weight_zero_leaves_the_loss_out() -> None:
     assert list(model.loss(output, graphs.y).terms) == ["margin", "reconstruction"]
 
 
-def _losses_and_gradients(model: HGCN, batch: GraphBatch) -> tuple[HGCNOutput, Tensor, dict[str, Tensor]]:
-    model.zero_grad()
-    output = model.forward_batch(batch, batch.y)
-    assert batch.y is not None
-    total = model.loss(output, batch.y).total
-    total.sum().backward()
-    return output, total, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-
-
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("formulation", ["released", "paper"])
 def test_nan_in_padding_does_not_reach_results(formulation: str, training: bool) -> None:
     for graphs in (random_graphs([7, 40, 1, 12]), tiny_graphs()):
         model = _model(formulation=formulation).train(training)
-        bare = _losses_and_gradients(model, graphs.as_batch())
-        padded = _losses_and_gradients(
+        bare = losses_and_gradients(model, graphs.as_batch())
+        padded = losses_and_gradients(
             _model(formulation=formulation).train(training), with_padding(graphs.as_batch())
         )
         B, V = len(graphs.y), len(graphs.x)
@@ -184,39 +176,18 @@ def test_nan_in_padding_does_not_reach_results(formulation: str, training: bool)
             assert_equal(padded[2][name], gradient, name)
 
 
+def _batch(graphs: Graphs, chosen: Tensor) -> GraphBatch:
+    return graphs.as_store().batch(graphs.x, chosen)
+
+
 def test_node_order_does_not_matter() -> None:
-    graphs, model = random_graphs([7, 12, 4]), _model()
-    permutations = [torch.randperm(n, generator=torch.Generator().manual_seed(n)) for n in (7, 12, 4)]
-    order = torch.cat([permutations[0], permutations[1] + 7, permutations[2] + 19])
-    position = order.argsort()
-    permuted = Graphs(graphs.x[order], position[graphs.edge_index], graphs.batch, graphs.y)
-    bare, other = (_losses_and_gradients(model, one.as_batch()) for one in (graphs, permuted))
-    assert_equal(other[0].levels[0].assignment, bare[0].levels[0].assignment[order], "assignment")
-    assert_equal(other[1], bare[1], "loss")
-    for name, gradient in bare[2].items():
-        assert_equal(other[2][name], gradient, name)
+    check_node_order(_model(), _batch)
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_a_replica_equals_the_model_alone(training: bool) -> None:
-    graphs = random_graphs([7, 40, 1, 12, 33, 5])
-    store, indices = graphs.as_store(), [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
     singles = [_model(seed=f).train(training) for f in range(3)]
-    stacked = _model((3,)).train(training)
-    state = stacked.state_dict()
-    for f, single in enumerate(singles):
-        for name, value in single.state_dict().items():
-            state[name][f].copy_(value)
-    together = _losses_and_gradients(stacked, store.batch(graphs.x, torch.tensor(indices)))
-    assert together[1].shape == (3,)
-    for f, single in enumerate(singles):
-        batch = store.batch(graphs.x, torch.tensor([g for g in indices[f] if g >= 0]))
-        _, total, gradients = _losses_and_gradients(single, batch)
-        assert_equal(together[1][f], total, f"loss of replica {f}")
-        for name, gradient in gradients.items():
-            assert_equal(together[2][name][f], gradient, f"{name} of replica {f}")
-        for name, value in single.state_dict().items():
-            assert_equal(stacked.state_dict()[name][f].double(), value.double(), name)
+    check_replicas(_model((3,)).train(training), singles, _batch)
 
 
 def test_wrong_arguments_are_refused() -> None:

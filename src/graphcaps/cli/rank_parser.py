@@ -7,16 +7,13 @@ The first rank joins the files and maps the result. No rank holds the graphs of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
-from graphcaps.chemistry.featurizers import FEATURIZERS, Featurizer
 from graphcaps.chemistry.rdkit_pool import close_rdkit, count_from
 from graphcaps.data.mapped_store import MappedStore, join_mapped, write_mapped
-from graphcaps.data.readers.parsed_molecules import ParsedMolecules, parse_here
+from graphcaps.data.readers.parsed_molecules import ParsedMolecules, SmilesList, parse_here
 from graphcaps.training.ranks import Ranks
 
 __all__ = ["SHARD", "RankParser", "help_parsing"]
@@ -27,13 +24,9 @@ SHARD = 25_000
 
 @dataclass(frozen=True)
 class _Task:
-    """What the first rank asks of all: a list of SMILES, how to read it, and the folder for the shards."""
+    """What the first rank asks of all: a list of SMILES, and the folder for the shards."""
 
-    smiles: tuple[str, ...]
-    featurizer: str
-    fragments: Literal["all", "largest"]
-    name: str
-    cache: bool
+    listed: SmilesList
     folder: Path
 
 
@@ -59,18 +52,10 @@ class RankParser:
 
     ranks: Ranks
 
-    def __call__(
-        self,
-        smiles: Sequence[str],
-        featurizer: Featurizer,
-        fragments: Literal["all", "largest"],
-        *,
-        name: str,
-        cache: bool = False,
-    ) -> ParsedMolecules:
-        """As :func:`graphcaps.data.readers.parsed_molecules.parse_molecules`; the arrays of the store are mapped."""
+    def __call__(self, listed: SmilesList) -> ParsedMolecules:
+        """As :func:`graphcaps.data.readers.parsed_molecules.parse_here`; the arrays of the store are mapped."""
         with TemporaryDirectory(prefix="graphcaps-", ignore_cleanup_errors=True) as folder:
-            task = _Task(tuple(smiles), featurizer.name, fragments, name, cache, Path(folder))
+            task = _Task(listed, Path(folder))
             self.ranks.gather(task)
             shards = _parse_shards(self.ranks, task)
             store = join_mapped([shard.mapped for shard in shards], Path(folder)).open()
@@ -96,18 +81,16 @@ def help_parsing(ranks: Ranks) -> None:
 
 def _parse_shards(ranks: Ranks, task: _Task) -> list[_Shard]:
     """Parses the shards of this rank, and returns those of all ranks in order."""
-    total = len(task.smiles)
+    total = len(task.listed.smiles)
     size = min(SHARD, math.ceil(total / ranks.size))
     starts = list(enumerate(range(0, total, size)))[ranks.rank :: ranks.size]
     own = sum(min(size, total - start) for _, start in starts)
     parsed: list[_Shard] = []
     before = 0
     for number, start in starts:
-        part = task.smiles[start : start + size]
+        part = task.listed.smiles[start : start + size]
         with count_from(before, own):
-            molecules = parse_here(
-                part, FEATURIZERS[task.featurizer], task.fragments, name=task.name, cache=task.cache
-            )
+            molecules = parse_here(replace(task.listed, smiles=part))
         before += len(part)
         folder = task.folder / f"shard{number}"
         folder.mkdir()

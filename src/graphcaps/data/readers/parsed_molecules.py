@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ __all__ = [
     "PURPOSE",
     "MoleculeParser",
     "ParsedMolecules",
+    "SmilesList",
     "parse_here",
     "parse_long_lists_with",
     "parse_molecules",
@@ -77,19 +78,19 @@ class ParsedMolecules:
         return replace(store, node_ptr=offsets(sizes), smiles=texts)
 
 
-class MoleculeParser(Protocol):
-    """Reads a list of SMILES, as :func:`parse_molecules` does."""
+@dataclass(frozen=True, eq=False)
+class SmilesList:
+    """A list of SMILES and how it is read; arguments as in :func:`parse_molecules`."""
 
-    def __call__(
-        self,
-        smiles: Sequence[str],
-        featurizer: Featurizer,
-        fragments: Literal["all", "largest"],
-        *,
-        name: str,
-        cache: bool = False,
-    ) -> ParsedMolecules: ...
+    smiles: Sequence[str]
+    featurizer: Featurizer
+    fragments: Literal["all", "largest"]
+    name: str
+    cache: bool = False
 
+
+MoleculeParser = Callable[[SmilesList], ParsedMolecules]
+"""Reads a list of SMILES, as :func:`parse_here` does."""
 
 _parser: ContextVar[MoleculeParser | None] = ContextVar("molecule_parser", default=None)
 
@@ -127,20 +128,14 @@ def parse_molecules(
     parser = _parser.get()
     if parser is None or len(smiles) < MIN_CACHED:
         parser = parse_here
-    return parser(smiles, featurizer, fragments, name=name, cache=cache)
+    return parser(SmilesList(smiles, featurizer, fragments, name, cache))
 
 
-def parse_here(
-    smiles: Sequence[str],
-    featurizer: Featurizer,
-    fragments: Literal["all", "largest"],
-    *,
-    name: str,
-    cache: bool = False,
-) -> ParsedMolecules:
-    """Reads a list of SMILES in this process and those of RDKit; arguments as in :func:`parse_molecules`."""
-    digest = _digest(smiles, featurizer, fragments) if cache and len(smiles) >= MIN_CACHED else None
-    if digest is not None and (cached := _load(digest, name)) is not None:
+def parse_here(listed: SmilesList) -> ParsedMolecules:
+    """Reads a list of SMILES in this process and those of RDKit."""
+    smiles, featurizer, fragments = listed.smiles, listed.featurizer, listed.fragments
+    digest = _digest(smiles, featurizer, fragments) if listed.cache and len(smiles) >= MIN_CACHED else None
+    if digest is not None and (cached := _load(digest, listed.name)) is not None:
         return cached
     options = {"featurizer": featurizer.name, "fragments": fragments}
     answers = call_rdkit("graph", smiles, options, purpose=PURPOSE)
@@ -148,7 +143,7 @@ def parse_here(
     valid = [answer for answer in answers if not answer.problem]
     is_final = all(answer.is_final for answer in answers)
     del answers
-    parsed = _to_molecules(name, valid, problems, featurizer, fragments)
+    parsed = _to_molecules(listed.name, valid, problems, featurizer, fragments)
     if digest is not None and is_final:
         details = {
             "rdkit": _rdkit_version(),
