@@ -271,8 +271,8 @@ class HGCN(GraphModel):
                 edge_kinds=self.edge_kinds,
                 lead=lead,
             )
-        # The residual is longer than the votes at the start, where the squash has hardly a gradient: with averaged
-        # coefficients some trainings did not start.
+        # With averaged coefficients and the residual some trainings did not start: probably because it is longer than
+        # the votes at first, where the squash has hardly a gradient.
         class_residual = class_residual and parts != "groups"
         layers = []
         for level, size in enumerate((*num_capsules, num_classes)):
