@@ -142,6 +142,12 @@ class BucketedRunner:
         for size in sizes:
             self.steps[size]()
 
+    def run_largest(self, schedule: EpochSchedule) -> None:
+        """Runs the largest step of an epoch once, eagerly and without graphs."""
+        sizes = zip(schedule.num_rows, schedule.max_sizes, strict=True)
+        self.cursor.fill_(self.num_steps)
+        self._step(max(self._size(*each) for each in sizes))
+
     def _size(self, num_rows: int, max_size: int) -> StepSize:
         """The size of a step with this number of rows and this largest graph."""
         largest = self.store.max_size

@@ -21,7 +21,7 @@ from graphcaps.nn.graph_model import GraphModel
 from graphcaps.training.batch_schedule import EVALUATION_ROWS, EpochSchedule, pad_indices, schedule_epoch
 from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, can_capture
-from graphcaps.training.device import limit_threads, matmul_precision
+from graphcaps.training.device import available_cores, limit_threads, matmul_precision
 from graphcaps.training.epoch_metrics import EpochMetrics
 from graphcaps.training.evaluator import (
     EvaluationMetrics,
@@ -315,6 +315,7 @@ class Trainer:
         schedule = self._schedule if self._schedule.epoch == self.epoch else self._draw_schedule(self.epoch)
         rows = len(self.replicas) * max(schedule.num_rows)
         with matmul_precision(self.config.precision, self._device), limit_threads(rows, self._device):
+            self._compile_kernels(schedule)
             if self.average is not None:
                 self.average.begin()
             self._runner.run(schedule)
@@ -463,6 +464,28 @@ class Trainer:
         rows = sum(int(self._sizes[each].sum()) for each in graphs)
         num_graphs = sum(each.numel() for each in graphs)
         return max(1, EVALUATION_ROWS * num_graphs // (max(rows, 1) * len(graphs)))
+
+    def _compile_kernels(self, schedule: EpochSchedule) -> None:
+        """Compiles the kernels of the first captures on all cores; what fails is compiled during the captures."""
+        runner = self._runner
+        if self._recorder is None or not isinstance(runner, BucketedRunner) or runner.steps:
+            return
+        from graphcaps.ops._triton.precompilation import compile_kernels  # Triton is an optional dependency
+
+        evaluations = [each.capturable() for each in self._evaluators.values() if each is not None]
+
+        def compute() -> None:
+            runner.run_largest(schedule)
+            for evaluate in evaluations:
+                evaluate()
+
+        state = {name: value.clone() for name, value in self.state().items()}
+        compile_kernels(compute, available_cores())
+        self.load_state(state)
+        self.adam.zero_grad()
+        self._metrics.clear()
+        self.model.train()
+        torch.cuda.empty_cache()  # captures have a stream and a memory pool of their own
 
     def _evaluate(self, name: str, evaluator: Evaluator) -> None:
         if self._recorder is not None and name not in self._replays:

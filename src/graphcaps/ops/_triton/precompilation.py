@@ -1,0 +1,108 @@
+"""Compiles the kernels of a computation on several cores before it runs.
+
+Triton compiles a kernel when it is first launched, so that the first run of a computation compiles one kernel after
+another. :func:`compile_kernels` runs the computation once without launching any kernel, and compiles what it would have
+launched in threads: the compiler releases Python's global lock for most of its time, and the assembler and the C
+compiler are processes of their own. The kernels are those of the code that launches them, and they are kept in
+Triton's cache like all others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock, get_ident
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from triton import knobs
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+__all__ = ["compile_kernels"]
+
+_LOG = logging.getLogger("graphcaps.kernels")
+_lock = Lock()
+
+_ALLOCATIONS = (
+    torch.ops.aten.empty.memory_format,
+    torch.ops.aten.empty_like.default,
+    torch.ops.aten.empty_strided.default,
+    torch.ops.aten.new_empty.default,
+    torch.ops.aten.new_empty_strided.default,
+)
+
+
+def compile_kernels(computation: Callable[[], object], threads: int) -> int:
+    """Compiles the kernels that a computation launches, and returns how many it had to compile or load.
+
+    The computation runs once, in this thread, its backward passes too. It launches no kernel: what kernels would write
+    is zero, and the values that it computes have no meaning. The caller restores what it changes. An exception, from
+    the computation or from a compilation, is logged (level debug of ``graphcaps.kernels``): kernels that are missing
+    are compiled when they are launched.
+
+    Args:
+        computation (callable): Must not read values of tensors on the host, as for a capture.
+        threads (int): Number of kernels that are compiled at the same time.
+    """
+    device = driver.active.get_current_device()
+    kernels: dict[tuple[int, str], Future[object]] = {}
+    pool = ThreadPoolExecutor(threads, "graphcaps-kernels")
+
+    def request(function: JITFunction[Any], key: str, specialization: str) -> None:
+        if (id(function), key) not in kernels:
+            kernels[id(function), key] = pool.submit(_build, function, specialization, device)
+
+    try:
+        with _lock, _intercepted_launches(request):
+            try:
+                with torch.autograd.set_multithreading_enabled(False), _ZeroedAllocations():
+                    computation()
+            except Exception:
+                _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
+        for future in kernels.values():
+            if error := future.exception():
+                _LOG.debug("A kernel could not be compiled before its launch.", exc_info=error)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return len(kernels)
+
+
+def _build(function: JITFunction[Any], specialization: str, device: int) -> object:
+    """Compiles a kernel for one kind of arguments, or loads it from the cache, and makes its launcher."""
+    driver.active.set_current_device(device)  # of this thread
+    return function.preload(specialization).run
+
+
+@contextmanager
+def _intercepted_launches(request: Callable[[JITFunction[Any], str, str], None]) -> Iterator[None]:
+    """Launches of this thread inside the block request the kernel, if it is not compiled, and do nothing else."""
+    thread, run, hook = get_ident(), JITFunction.run, knobs.runtime.jit_cache_hook
+
+    def run_without_launch(
+        self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **options: Any
+    ) -> Any:
+        return run(self, *args, grid=grid, warmup=warmup or get_ident() == thread, **options)
+
+    def request_kernel(**facts: Any) -> bool | None:
+        if get_ident() != thread:
+            return None if hook is None else hook(**facts)
+        request(facts["fn"].jit_function, facts["compile"]["key"], facts["compile"]["specialization_data"])
+        return True  # not compiled here
+
+    JITFunction.run, knobs.runtime.jit_cache_hook = run_without_launch, request_kernel
+    try:
+        yield
+    finally:
+        JITFunction.run, knobs.runtime.jit_cache_hook = run, hook
+
+
+class _ZeroedAllocations(TorchDispatchMode):
+    """Fills tensors without values with zeros, which are valid indices wherever torch reads them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result.zero_() if func in _ALLOCATIONS else result
