@@ -2,11 +2,13 @@
 
     python -m benchmarks.measure_cold_start --out cold-start.json
     python -m benchmarks.measure_cold_start --caches empty --command "evaluate PROTEINS --preset paper --device cuda"
+    python -m benchmarks.measure_cold_start --caches empty --one-by-one
 
 Every run is a process of its own. The first has an empty ``TRITON_CACHE_DIR``, the second that of the first. ``total``
 is the duration of the process, from its start to its end. Phases are inclusive: ``record`` contains the compilations
 that a captured step or evaluation causes, unless they were compiled before it. Seconds of compilations are those of the
-calls, which overlap if several threads compile.
+calls, which overlap if several threads compile. With --one-by-one, kernels are compiled when they are launched, one
+after another, and not before the first epoch on all cores.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ PHASES = {
     "check arguments": ("graphcaps.evaluation.cross_validation", "CrossValidation.__init__"),
     "encode and estimate memory": ("graphcaps.evaluation.cross_validation", "CrossValidation.prepare"),
     "make trainer": ("graphcaps.evaluation.replica_groups", "make_trainer"),
+    "compile before": ("graphcaps.training.trainer", "Trainer._compile_kernels"),
     "record": ("graphcaps.training.cuda_graphs", "CudaGraphRecorder.record"),
     "epochs": ("graphcaps.training.trainer", "Trainer.run_epoch"),
     "capsule use": ("graphcaps.training.trainer", "Trainer.capsule_use"),
@@ -68,19 +71,20 @@ class Run:
     cache_hits: int = 0
 
 
-def measure(command: str, cache: Path) -> dict[str, Any]:
+def measure(command: str, cache: Path, *options: str) -> dict[str, Any]:
     """Runs ``graphcaps COMMAND`` with a cache folder of kernels; its total seconds, phases and compilations."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         environment = os.environ | {"TRITON_CACHE_DIR": str(cache)}
         words = [sys.executable, "-m", "benchmarks.measure_cold_start", "--report", str(report)]
         began = time.time()
-        subprocess.run([*words, "--began", repr(began), "--command", command], env=environment, check=True)
+        words += ["--began", repr(began), "--command", command, *options]
+        subprocess.run(words, env=environment, check=True)
         total = time.time() - began
         return {"total": total} | json.loads(report.read_text())
 
 
-def run_command(command: str, began: float, report: Path) -> None:
+def run_command(command: str, began: float, report: Path, *, one_by_one: bool = False) -> None:
     """Runs ``graphcaps COMMAND`` in this process with timers around its phases, and writes them to ``report``."""
     run = Run()
     start = time.time()
@@ -89,6 +93,10 @@ def run_command(command: str, began: float, report: Path) -> None:
     run.phases["start Python"] = Phase(0.0, 1, start - began, start - began)
     imported = time.time()
     run.phases["imports"] = Phase(start - began, 1, imported - start, imported - start)
+    if one_by_one:
+        from graphcaps.training import Trainer
+
+        Trainer._compile_kernels = lambda self, schedule: None  # type: ignore[method-assign]
     for name, (module, path) in PHASES.items():
         _time_calls(run, name, module, path, began)
     from triton import knobs
@@ -156,23 +164,27 @@ def main() -> None:
         default=["empty", "filled"],
         help="state of the cache of kernels in each run; 'filled' follows a run that filled it",
     )
+    parser.add_argument("--one-by-one", action="store_true", help="compile kernels when they are launched")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.report is not None:
-        run_command(arguments.command, arguments.began, arguments.report)
+        run_command(arguments.command, arguments.began, arguments.report, one_by_one=arguments.one_by_one)
         return
+    options = ["--one-by-one"] if arguments.one_by_one else []
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
         for number, state in enumerate(arguments.caches):
             cache = Path(folder) / str(number) if state == "empty" else cache
-            results.append({"cache": state} | measure(arguments.command, cache))
+            results.append({"cache": state} | measure(arguments.command, cache, *options))
             print(_describe(state, results[-1]), flush=True)
             if arguments.out is not None:
                 arguments.out.write_text(
-                    json.dumps({"command": arguments.command, "runs": results}, indent=1)
+                    json.dumps(
+                        {"command": " ".join([arguments.command, *options]), "runs": results}, indent=1
+                    )
                 )
 
 

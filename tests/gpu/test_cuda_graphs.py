@@ -16,7 +16,7 @@ from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
-from graphcaps.training.batch_schedule import bucket_size
+from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.cuda_graphs import BucketedRunner
 from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.types import FeatureTable
@@ -122,6 +122,23 @@ def test_captured_steps_equal_eager_steps(kind: str, arguments: dict[str, Any]) 
         plain = _trainer(kind, "eager", **arguments)
         _assert_close(one[:1], [plain.run_epoch()], 1e-2)
     assert captured.adam.steps.tolist() == [3 * step for step in eager.adam.steps.tolist()]
+
+
+def test_captures_find_their_kernels_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import knobs
+
+    trainer, late = _trainer("hgcn", "captured", capsule_dim=48), list[str]()
+    compile_first = trainer._compile_kernels
+
+    def compile_and_listen(schedule: EpochSchedule) -> None:
+        compile_first(schedule)
+        monkeypatch.setattr(
+            knobs.runtime, "jit_cache_hook", lambda *, repr, **_: late.append(repr), raising=False
+        )
+
+    monkeypatch.setattr(trainer, "_compile_kernels", compile_and_listen)
+    trainer.run_epoch()
+    assert late == []
 
 
 def test_repeated_and_resumed_trainings_are_identical() -> None:

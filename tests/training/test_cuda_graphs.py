@@ -94,6 +94,36 @@ def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
         assert torch.equal(value, sums[name]), name
 
 
+@pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context"])
+def test_the_dry_run_that_collects_kernels_changes_no_training(kind: str) -> None:
+    pytest.importorskip("triton")
+    from tests.ops._triton.stub_driver import stub_driver
+
+    plain, compiled = (_trainer(kind, "bucketed", _replicas(), average_epochs=2) for _ in range(2))
+    compiled._recorder = SimpleNamespace(record=lambda body: body)  # type: ignore[assignment]
+    runner, dry_runs = compiled._runner, []
+    assert isinstance(runner, BucketedRunner)
+    compute = runner.run_largest
+
+    def run_largest(schedule: Any) -> None:
+        compute(schedule)
+        dry_runs.append(schedule.epoch)
+        for value in compiled.state().values():  # without kernels, nothing that is computed has a meaning
+            value.fill_(7)
+        compiled._metrics.correct.fill_(7)
+        compiled.model.eval()
+        raise RuntimeError("the GPU ran out of memory")
+
+    runner.run_largest = run_largest  # type: ignore[method-assign]
+    with stub_driver():
+        events = [list(trainer.run()) for trainer in (plain, compiled)]
+    assert dry_runs == [0]
+    for one, other in zip(*events, strict=True):
+        assert (one.train_loss, one.train_accuracy) == (other.train_loss, other.train_accuracy)
+    state = compiled.state()
+    assert all(torch.equal(value, state[name]) for name, value in plain.state().items())
+
+
 @pytest.mark.parametrize("kind", ["hgcn", "hgcn, context", "hgcn, parts"])
 def test_nan_in_padding_does_not_reach_results(kind: str) -> None:
     """Padding rows are undefined; filled with NaN they change neither losses nor weights."""

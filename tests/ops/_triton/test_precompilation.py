@@ -1,0 +1,186 @@
+"""Kernels that are compiled before they are launched, for a GPU that is not there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+import triton.language as tl
+from triton import knobs
+from triton.compiler.errors import CompilationError
+from triton.runtime.jit import JITFunction
+
+from graphcaps.ops._triton.precompilation import compile_kernels
+from tests.ops._triton.stub_driver import StubDriver, stub_driver
+
+PROGRAM = Path(__file__).with_name("precompilation_program.py")
+
+
+def _double(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.load(x + i) * 2)
+
+
+def _triple(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.load(x + i) * 3)
+
+
+def _wrong(x, out, N: tl.constexpr):
+    tl.store(out, tl.load(x) + missing_name)  # noqa: F821
+
+
+class _Scaled(torch.autograd.Function):
+    """A forward and a backward kernel, which are not interpreted as those of other tests are."""
+
+    double, triple = JITFunction(_double), JITFunction(_triple)
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        _Scaled.double[(1,)](x, out, N=len(x))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        out = torch.empty_like(grads[0])
+        _Scaled.triple[(1,)](grads[0], out, N=len(out))
+        return out
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubDriver]:
+    """A driver without a GPU, an empty cache of kernels, and kernels that are not compiled."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(_Scaled, "double", JITFunction(_double))
+    monkeypatch.setattr(_Scaled, "triple", JITFunction(_triple))
+    with stub_driver() as driver:
+        yield driver
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Name of each kernel that is compiled, and whether it was found in the cache."""
+    found: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        knobs.compilation,
+        "listener",
+        lambda *, src, cache_hit, **_: found.append((src.name, cache_hit)),
+        raising=False,
+    )
+    return found
+
+
+def _compute(size: int = 16) -> Tensor:
+    x = torch.ones(size, requires_grad=True)
+    _Scaled.apply(x).backward(torch.ones(size))
+    assert x.grad is not None
+    return x.grad
+
+
+def test_kernels_are_compiled_and_loaded_and_not_launched(
+    stub: StubDriver, compiled: list[tuple[str, bool]]
+) -> None:
+    results: list[Tensor] = []
+    assert compile_kernels(lambda: results.append(_compute()), threads=2) == 2
+    assert sorted(compiled) == [("_double", False), ("_triple", False)]
+    assert sorted(stub.loaded) == ["_double", "_triple"]
+    assert stub.launches == 0
+    assert results[0].tolist() == [0.0] * 16  # what a kernel would have written
+
+
+def test_a_launch_finds_the_compiled_kernel(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
+    compile_kernels(_compute, threads=2)
+    compiled.clear()
+    _compute()
+    assert stub.launches == 2
+    assert compiled == []
+    assert compile_kernels(_compute, threads=2) == 0
+    assert stub.launches == 2
+
+
+def test_a_later_process_finds_the_kernels_in_the_cache(
+    stub: StubDriver, compiled: list[tuple[str, bool]]
+) -> None:
+    compile_kernels(_compute, threads=2)
+    compiled.clear()
+    _Scaled.double, _Scaled.triple = JITFunction(_double), JITFunction(_triple)
+    _compute()
+    assert compiled == [("_double", True), ("_triple", True)]
+
+
+def test_kinds_of_arguments_are_compiled_once_each(stub: StubDriver) -> None:
+    def compute() -> None:
+        for size in (16, 32, 16):
+            _compute(size)
+
+    assert compile_kernels(compute, threads=2) == 4
+
+
+def test_a_failed_compilation_is_left_to_the_launch(
+    stub: StubDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = JITFunction(_wrong)
+
+    def compute() -> None:
+        wrong[(1,)](torch.ones(1), torch.ones(1), N=1)
+        _compute()
+
+    with caplog.at_level(logging.DEBUG, "graphcaps.kernels"):
+        assert compile_kernels(compute, threads=2) == 3
+    assert [record.message for record in caplog.records] == [
+        "A kernel could not be compiled before its launch."
+    ]
+    assert sorted(stub.loaded) == ["_double", "_triple"]
+    with pytest.raises(CompilationError, match="missing_name"):
+        compute()
+
+
+def test_a_failed_computation_keeps_what_it_requested(
+    stub: StubDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, hook = JITFunction.run, knobs.runtime.jit_cache_hook
+
+    def compute() -> None:
+        _compute()
+        raise RuntimeError("out of memory")
+
+    with caplog.at_level(logging.DEBUG, "graphcaps.kernels"):
+        assert compile_kernels(compute, threads=1) == 2
+    assert "could not be collected" in caplog.text
+    assert len(stub.loaded) == 2
+    assert (JITFunction.run, knobs.runtime.jit_cache_hook) == (run, hook)
+
+
+def test_other_threads_launch_their_kernels(stub: StubDriver) -> None:
+    def compute() -> None:
+        other = Thread(target=_compute)
+        other.start()
+        other.join()
+
+    assert compile_kernels(compute, threads=1) == 0
+    assert stub.launches == 2
+
+
+@pytest.mark.slow  # imports torch in a process where kernels are not interpreted
+def test_a_training_launches_what_was_requested_and_nothing_else() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    requested, launched = (set(line.split()) for line in done.stdout.splitlines())
+    assert requested == launched
+    assert len(launched) > 30
