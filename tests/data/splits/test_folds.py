@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
@@ -31,6 +31,24 @@ def test_folds_are_those_of_scikit_learn(y: torch.Tensor, num_folds: int, seed: 
         assert split.validation is None
     assert folds.class_counts == tuple(torch.bincount(y).tolist())
     assert folds.notes == ()
+
+
+@pytest.mark.filterwarnings("ignore:The least populated class")
+@given(
+    classes=st.lists(st.integers(0, 4), min_size=12, max_size=60),
+    num_folds=st.integers(2, 6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_folds_of_any_classes_are_those_of_scikit_learn(
+    classes: list[int], num_folds: int, seed: int
+) -> None:
+    counts = np.bincount(classes)
+    assume(counts.max() >= num_folds and (counts > 0).sum() > 1)
+    reference = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
+    assignment = np.empty(len(classes), dtype=np.int64)
+    for fold, (_, test) in enumerate(reference.split(classes, classes)):
+        assignment[test] = fold
+    assert stratified_folds(torch.tensor(classes), num_folds, seed).assignment.tolist() == assignment.tolist()
 
 
 def test_defaults_are_the_published_folds(y: torch.Tensor) -> None:
