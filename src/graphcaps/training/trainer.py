@@ -470,7 +470,9 @@ class Trainer:
         runner = self._runner
         if self._recorder is None or not isinstance(runner, BucketedRunner) or runner.steps:
             return
-        from graphcaps.ops._triton.precompilation import compile_kernels  # Triton is an optional dependency
+        # Triton is an optional dependency.
+        from graphcaps.ops._triton.precompilation import compile_kernels
+        from graphcaps.ops.batch_layout.layout_triton import layout_kernel
 
         evaluations = [each.capturable() for each in self._evaluators.values() if each is not None]
 
@@ -480,7 +482,7 @@ class Trainer:
                 evaluate()
 
         state = {name: value.clone() for name, value in self.state().items()}
-        compile_kernels(compute, available_cores())
+        compile_kernels(compute, available_cores(), launched=(layout_kernel,))
         self.load_state(state)
         self.adam.zero_grad()
         self._metrics.clear()

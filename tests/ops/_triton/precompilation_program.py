@@ -1,6 +1,7 @@
 """Prints the kernels that a dry run of a small training requests, then those that its first epoch launches.
 
-A kernel stands with a digest of the kind of its arguments. Nothing is compiled.
+A kernel stands with a digest of the kind of its arguments. Nothing is compiled, and the layout of a batch has its torch
+form.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from graphcaps.ops._triton import dispatch, precompilation
 from graphcaps.training import Replica, Trainer, stack_replicas
 from tests.ops._triton.stub_driver import stub_driver
 from tests.training.test_trainer import _graphs, _replicas
-
-FORMS = dispatch.TRITON_FORMS
 
 
 class EagerRecorder:
@@ -52,8 +50,6 @@ def make_trainer(replicas: list[Replica]) -> Trainer:
 
 
 def main() -> None:
-    # On a CPU the layout of a batch has its torch form, which is faster than an interpreted kernel.
-    FORMS["layout_batch"] = replace(FORMS["layout_batch"], condition=lambda *_: True)
     requested, launched = set[str](), set[str]()
 
     def name(function: Any, key: str) -> str:

@@ -101,6 +101,12 @@ def test_kernels_are_compiled_and_loaded_and_not_launched(
     assert results[0].tolist() == [0.0] * 16  # what a kernel would have written
 
 
+def test_kernels_that_write_indices_are_launched(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
+    assert compile_kernels(_compute, threads=2, launched=(_Scaled.triple,)) == 1
+    assert sorted(stub.loaded) == ["_double", "_triple"]
+    assert stub.launches == 1
+
+
 def test_a_launch_finds_the_compiled_kernel(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
     compile_kernels(_compute, threads=2)
     compiled.clear()

@@ -10,7 +10,7 @@ Triton's cache like all others.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock, get_ident
@@ -36,17 +36,21 @@ _ALLOCATIONS = (
 )
 
 
-def compile_kernels(computation: Callable[[], object], threads: int) -> int:
+def compile_kernels(
+    computation: Callable[[], object], threads: int, *, launched: Sequence[JITFunction[Any]] = ()
+) -> int:
     """Compiles the kernels that a computation launches, and returns how many it had to compile or load.
 
-    The computation runs once, in this thread, its backward passes too. It launches no kernel: what kernels would write
-    is zero, and the values that it computes have no meaning. The caller restores what it changes. An exception, from
-    the computation or from a compilation, is logged (level debug of ``graphcaps.kernels``): kernels that are missing
-    are compiled when they are launched.
+    The computation runs once, in this thread, its backward passes too. What kernels would write is zero, and the values
+    that it computes have no meaning. The caller restores what it changes. An exception, from the computation or from a
+    compilation, is logged (level debug of ``graphcaps.kernels``): kernels that are missing are compiled when they are
+    launched.
 
     Args:
         computation (callable): Must not read values of tensors on the host, as for a capture.
         threads (int): Number of kernels that are compiled at the same time.
+        launched (sequence): Kernels that are launched all the same, because torch takes what they write as indices: an
+            index that is out of range would end the process. (default: none)
     """
     device = driver.active.get_current_device()
     kernels: dict[tuple[int, str], Future[object]] = {}
@@ -57,7 +61,7 @@ def compile_kernels(computation: Callable[[], object], threads: int) -> int:
             kernels[id(function), key] = pool.submit(_build, function, specialization, device)
 
     try:
-        with _lock, _intercepted_launches(request):
+        with _lock, _intercepted_launches(request, launched):
             try:
                 with torch.autograd.set_multithreading_enabled(False), _ZeroedAllocations():
                     computation()
@@ -78,19 +82,25 @@ def _build(function: JITFunction[Any], specialization: str, device: int) -> obje
 
 
 @contextmanager
-def _intercepted_launches(request: Callable[[JITFunction[Any], str, str], None]) -> Iterator[None]:
+def _intercepted_launches(
+    request: Callable[[JITFunction[Any], str, str], None], launched: Sequence[JITFunction[Any]]
+) -> Iterator[None]:
     """Launches of this thread inside the block request the kernel, if it is not compiled, and do nothing else."""
     thread, run, hook = get_ident(), JITFunction.run, knobs.runtime.jit_cache_hook
+
+    def is_intercepted(function: JITFunction[Any]) -> bool:
+        return get_ident() == thread and not any(function is each for each in launched)
 
     def run_without_launch(
         self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **options: Any
     ) -> Any:
-        return run(self, *args, grid=grid, warmup=warmup or get_ident() == thread, **options)
+        return run(self, *args, grid=grid, warmup=warmup or is_intercepted(self), **options)
 
     def request_kernel(**facts: Any) -> bool | None:
-        if get_ident() != thread:
+        function, kind = facts["fn"].jit_function, facts["compile"]
+        if not is_intercepted(function):
             return None if hook is None else hook(**facts)
-        request(facts["fn"].jit_function, facts["compile"]["key"], facts["compile"]["specialization_data"])
+        request(function, kind["key"], kind["specialization_data"])
         return True  # not compiled here
 
     JITFunction.run, knobs.runtime.jit_cache_hook = run_without_launch, request_kernel
@@ -101,7 +111,7 @@ def _intercepted_launches(request: Callable[[JITFunction[Any], str, str], None])
 
 
 class _ZeroedAllocations(TorchDispatchMode):
-    """Fills tensors without values with zeros, which are valid indices wherever torch reads them."""
+    """Fills tensors without values with zeros: what is in memory before may be anything."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -12,16 +12,17 @@ from torch import Tensor
 
 from graphcaps.types import BatchLayout
 
-__all__ = ["layout_batch"]
+__all__ = ["layout_batch", "layout_kernel"]
 
 _BLOCK = 128
 
 
 @triton.jit(do_not_specialize=["stride", "B", "V"])
-def _layout_kernel(  # type: ignore[no-untyped-def]
+def layout_kernel(  # type: ignore[no-untyped-def]
     node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, y, active, stride, B, V,
     MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
 ):  # fmt: skip
+    """Writes the rows of one graph, and its part of the padding rows."""
     position = tl.program_id(0)
     f = tl.program_id(1).to(tl.int64)
     order += f * stride
@@ -79,7 +80,7 @@ def layout_batch(
     index, node, first = (order.new_empty(*lead, num_rows) for _ in range(3))
     mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in ((*lead, num_rows), lead))
     y = None if classes is None else graphs.new_empty(graphs.shape)
-    _layout_kernel[(B, torch.Size(lead).numel())](
+    layout_kernel[(B, torch.Size(lead).numel())](
         node_ptr, order, order if cursor is None else cursor, order if classes is None else classes, graphs,
         ptr, index, node, first, mask.view(torch.int8), graphs if y is None else y, active.view(torch.int8),
         stride, B, num_rows, MOVES=cursor is not None, CLASSES=y is not None,
