@@ -144,7 +144,7 @@ def test_a_failed_compilation_is_left_to_the_launch(
         wrong[(1,)](torch.ones(1), torch.ones(1), N=1)
         _compute()
 
-    with caplog.at_level(logging.DEBUG, "graphcaps.kernels"):
+    with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
         assert compile_kernels(compute, threads=2) == 3
     assert [record.message for record in caplog.records] == [
         "A kernel could not be compiled before its launch."
@@ -163,7 +163,7 @@ def test_a_failed_computation_keeps_what_it_requested(
         _compute()
         raise RuntimeError("out of memory")
 
-    with caplog.at_level(logging.DEBUG, "graphcaps.kernels"):
+    with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
         assert compile_kernels(compute, threads=1) == 2
     assert "could not be collected" in caplog.text
     assert len(stub.loaded) == 2

@@ -24,7 +24,7 @@ from triton.runtime.jit import JITFunction
 
 __all__ = ["compile_kernels"]
 
-_LOG = logging.getLogger("graphcaps.kernels")
+_LOG = logging.getLogger("graphcaps.ops")
 _lock = Lock()
 
 _ALLOCATIONS = (
@@ -43,7 +43,7 @@ def compile_kernels(
 
     The computation runs once, in this thread, its backward passes too. What kernels would write is zero, and the values
     that it computes have no meaning. The caller restores what it changes. An exception, from the computation or from a
-    compilation, is logged (level debug of ``graphcaps.kernels``): kernels that are missing are compiled when they are
+    compilation, is logged (level debug of ``graphcaps.ops``): kernels that are missing are compiled when they are
     launched.
 
     Args:
