@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,9 @@ def _resolve_other_name(
     return None
 
 
+@cache
 def _import_object(name: str) -> Any:
-    """The object with a dotted name inside the package, or ``None``."""
+    """The object with a dotted name inside the package, or ``None``; every link asks for all documented names."""
     if not name.startswith("graphcaps."):
         return None
     parts = name.split(".")

@@ -7,7 +7,8 @@ import json
 import math
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
 from graphcaps.errors import ArgumentError, DataError, shorten
@@ -159,13 +160,18 @@ class RunConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-safe dictionary that :meth:`from_dict` reads."""
-        plain = asdict(self)
-        plain["by_data"] = list(self.by_data)
-        arguments = plain.pop("model_arguments")
-        plain["model"] = {"name": self.model} | {
-            name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()
+        arguments = {
+            name: list(value) if isinstance(value, tuple) else deepcopy(value)
+            for name, value in self.model_arguments.items()
         }
-        return plain
+        return {
+            "dataset": self.dataset,
+            "model": {"name": self.model} | arguments,
+            "features": dict(vars(self.features)),
+            "training": dict(vars(self.training)),
+            "source": self.source,
+            "by_data": list(self.by_data),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str = "configuration") -> RunConfig:

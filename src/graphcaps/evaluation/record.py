@@ -254,8 +254,9 @@ def settings(
     one without class weights no ``class_weight``.
     """
     flat: dict[str, Any] = {}
+    values = config.as_dict()
     for section in ("model", "features", "training"):
-        flat |= {f"{section}.{name}": value for name, value in config.as_dict()[section].items()}
+        flat |= {f"{section}.{name}": value for name, value in values[section].items()}
     flat |= {"folds": folds, "folds_seed": folds_seed}
     flat |= {} if partition is None else {"partition": partition.fingerprint}
     flat |= {} if patience is None else {"patience": patience}

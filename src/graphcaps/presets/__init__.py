@@ -6,6 +6,7 @@ import difflib
 import os
 import tomllib
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -32,6 +33,7 @@ _MAX_BYTES = 1 << 20  # of a file; ours have 2,000
 _EMBEDDED = "planted-parts"  # one preset for all levels of this data set
 
 
+@cache
 def list_presets() -> tuple[str, ...]:
     """Names of the presets in the package, such as "paper/MUTAG" and "planted-parts"."""
     return tuple(sorted(_names(_folder())))
