@@ -8,8 +8,10 @@ PIP_ARGS ?=
 BIN := $(VENV)/bin
 CHECKED := src tests benchmarks examples docs/conf.py docs/_ext
 # The demo needs the package alone; tests need the extras and tools too.
+EXTRAS ?= dev
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: test demo docs pages pages-check lint format unit clean
 test: lint unit
@@ -17,17 +19,18 @@ test: lint unit
 demo: $(INSTALLED)
 	@$(BIN)/graphcaps demo --out demo
 
-# The stamp is newer than both files, so that a second call installs nothing.
-$(INSTALLED): pyproject.toml constraints.txt
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "graphcaps needs Python 3.11 or newer; set PYTHON=…"; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e .
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps are newer than both files, so that a second call installs nothing.
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) $(PIP_ARGS) -c constraints.txt -e .
 	@touch $@
 
-$(READY): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
-	@touch $@
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) $(PIP_ARGS) -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $(INSTALLED) $@
 
 docs: $(READY)
 	$(BIN)/sphinx-build -W -q -b html docs build/docs
