@@ -1,13 +1,16 @@
 """Time of a search in which trials are trained together, beside that of one trial after another.
 
     python -m benchmarks.measure_search --root DATA                                       # two CPU cores
-    python -m benchmarks.measure_search --root DATA --device cuda --trials 64 --batch 64 --folds 10
+    python -m benchmarks.measure_search --root DATA --device cuda --trials 64 --batch 64 --folds 10 --out FILE
+    python -m benchmarks.measure_search --merge FILE                                      # into results/search.json
 
 Both search MUTAG with the default space and the preset ``default``. The sampler is ``random``, so that Optuna is not
 needed. First a few trials are trained together and alone, and their losses compared. ``alone`` trains trials one after
 another to the last epoch, all folds of a trial together; by default every fourth trial, from which the time of all is
-extrapolated. ``together`` is the search without dropping trials, ``search`` the search as it is. Times are wall-clock
-seconds and CPU seconds of all processes; on a machine with other load, compare the latter.
+extrapolated. ``together`` is the search without dropping trials, ``search`` the search as it is. On a GPU ``first`` is
+a search before it, in which kernels are compiled and loaded. Times are wall-clock seconds and CPU seconds of all
+processes; on a machine with other load, compare the latter. ``results/search.json`` has one measurement per device;
+``make pages`` writes the table of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ from typing import Any
 import torch
 
 import graphcaps
+from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.presets import load_preset
 from graphcaps.search.successive_halving import BatchTrainer
 from graphcaps.search.trial import Trial
 from graphcaps.search.tuning import Search
 
+RESULTS = Path("results/search.json")
 _TOLERANCE = 2e-3
 """Of losses after three epochs in float32, trained together and alone."""
 
@@ -70,11 +75,23 @@ def check_equality(search: Search, trials: list[Trial]) -> float:
     return largest
 
 
+def read_results(path: Path) -> list[dict[str, Any]]:
+    """The stored measurements; none if there is no file."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else []
+
+
+def merge(measured: dict[str, Any]) -> None:
+    """Stores a measurement in place of that of the same device."""
+    others = [each for each in read_results(RESULTS) if each["device"] != measured["device"]]
+    rows = sorted([*others, measured], key=lambda each: each["device"])
+    write_atomically(RESULTS, json.dumps(rows, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", type=Path, required=True, help="folder with MUTAG.zip")
+    parser.add_argument("--root", type=Path, help="folder with MUTAG.zip")
     parser.add_argument("--dataset", default="MUTAG")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--trials", type=int, default=16)
@@ -84,7 +101,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=4, help="train every n-th trial alone; 0: none")
     parser.add_argument("--without", nargs="*", default=(), choices=("together",), help="leave a part out")
     parser.add_argument("--out", type=Path, help="write the results to a JSON file")
+    parser.add_argument(
+        "--merge", type=Path, help="add such a file to those of this repository; train nothing"
+    )
     options = parser.parse_args()
+    if options.merge is not None:
+        merge(json.loads(options.merge.read_text("utf-8")))
+        return
     store = graphcaps.load_dataset(options.dataset, root=options.root)
     config = load_preset("default").with_training(epochs=options.epochs)
 
@@ -114,8 +137,10 @@ def main() -> None:
         text = json.dumps(results, indent=1)
         print(text, flush=True)
         if options.out is not None:
-            options.out.write_text(text + "\n")
+            write_atomically(options.out, text + "\n")
 
+    if options.device == "cuda":
+        results["first"] = measure(lambda: make().run())
     results["search"] = measure(lambda: make().run())
     write()
     if options.every:

@@ -1,11 +1,12 @@
 """``docs/defaults.md``: selection, accuracy and calibration of the default preset, from stored results.
 
 Reads ``results/choosing``, ``results/defaults*.json`` (``-first``: the earlier default; ``-beyond``: the planted
-parts), ``results/planted_networks.json``, ``results/reproduction`` and ``results/edge-labels``.
+parts), ``results/planted_networks.json``, ``results/reproduction``, ``results/edge-labels`` and ``results/context``.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.held_out_curves import held_out_curves
+from benchmarks.measure_context import BASE, TABLE
 from benchmarks.measure_default_candidates import (
     CANDIDATES_FILE,
     CHOSEN,
@@ -213,6 +215,40 @@ def rises(rows: Sequence[Row]) -> str:
     return " ".join(sentences)
 
 
+def context_values(results: Path) -> dict[str, str]:
+    """Validation losses of kinds of context and of parts, as differences from the default in percent."""
+    with (results / "context" / TABLE).open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["candidate"] != BASE]
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for row in rows:
+        value = float(row["difference in %"]), float(row["standard error in %"])
+        found.setdefault(row["candidate"], {})[row["dataset"]] = value
+    names = [name for name in paper_datasets() if any(name in each for each in found.values())]
+    lines, sentences = [], []
+    for candidate, values in sorted(found.items(), key=lambda item: mean_difference(item[1])):
+        shown = (
+            f"{values[name][0]:+.1f} ± {values[name][1]:.1f}" if name in values else "–" for name in names
+        )
+        lower = sum(difference < 0 for difference, _ in values.values())
+        clearly = sum(difference < -2 * error for difference, error in values.values())
+        lines.append([f"`{candidate}`", f"{mean_difference(values):+.1f}", *shown])
+        sentences.append(
+            f"`{candidate}` lowers the loss on {lower} of {len(values)} data sets, "
+            f"by more than two standard errors on {clearly}."
+        )
+    (seeds,) = {row["seeds"] for row in rows}
+    return {
+        "context": table(["candidate", "mean", *(SHORT.get(name, name) for name in names)], lines),
+        "context_lower": " ".join(sentences),
+        "context_seeds": "one seed" if seeds == "1" else f"{seeds} seeds",
+    }
+
+
+def mean_difference(values: Mapping[str, tuple[float, float]]) -> float:
+    """Mean over data sets of the differences of a candidate."""
+    return float(np.mean([difference for difference, _ in values.values()]))
+
+
 def page(root: Path) -> str:
     """The page; ``root`` is the root of the repository."""
     results = root / "results"
@@ -261,6 +297,7 @@ def page(root: Path) -> str:
         "rises": rises(rows),
         "edge_command": edges["command"],
         "edges": table(["data set", "with", "without", "difference", "95 % interval", "p"], edge_rows),
+        **context_values(results),
         "edge_result": "" if significant else "No difference is significant; edge labels are off by default.",
     }
     return fill_template("defaults", values)

@@ -1,4 +1,4 @@
-"""``docs/performance.md``: measurements of ``results/performance.json`` and ``large-sets.json``, and the kernels."""
+"""``docs/performance.md``: ``results/performance.json``, ``large-sets.json`` and ``search.json``, and the kernels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure_large_sets import SIZES, title
+from benchmarks.measure_search import RESULTS as SEARCH
+from benchmarks.measure_search import read_results as read_searches
 from benchmarks.measure_server_speed import PREFIX as SERVER
 from benchmarks.measure_small_runs import PREFIX
 from benchmarks.measure_training_speed import PAPER, measurement_names
@@ -23,6 +25,7 @@ LARGE_SETS = "results/large-sets.json"
 PRECISIONS = ("float32", "tf32", "bf16")
 FOUR = ("MUTAG", "ENZYMES", "PROTEINS", "NCI1")
 _PHASES = (*PHASES, "rest")
+DEVICES = {"cpu": "two CPU cores", "cuda": "GPU"}
 Measurement = dict[str, Any]
 Summary = tuple[str, list[Measurement]]
 
@@ -42,6 +45,7 @@ def page(root: Path) -> str:
             "baselines_cpu": baselines(measured, "cpu"),
             "together": together(measured),
             "committees": committees(measured),
+            "searches": searches(read_searches(root / SEARCH)),
             "small_runs": small_runs(measured),
             "server": server(measured),
             "scaling": scaling(measured),
@@ -301,12 +305,36 @@ def committees(measured: Measurements) -> str:
         for entry in measured.rows
         if re.match(r"\d+ epochs of a (single model|committee)", entry["what"])
     ]
-    devices = {"cpu": "two CPU cores", "cuda": "GPU"}
     rows = [
-        (entry["what"], entry["dataset"], devices[entry["device"]], shown(entry, unit=True))
+        (entry["what"], entry["dataset"], DEVICES[entry["device"]], shown(entry, unit=True))
         for entry in entries
     ]
     return section(("what", "data set", "device", "value"), rows, entries)
+
+
+def searches(measured: Sequence[Measurement]) -> str:
+    """Seconds of a search, of all its trials together and of one trial after another, on each device."""
+    kinds = ("first", "search", "together", "alone")
+    rows, sources = [], []
+    for each in measured:
+        unit = "seconds" if each["device"] == "cuda" else "cpu_seconds"
+        seconds = [f"{each[kind][unit]:.0f}" if kind in each else "–" for kind in kinds]
+        ratio = f"{each['alone'][unit] / each['together'][unit]:.1f}"
+        size = f"{each['trials']} × {each['folds']} × {each['epochs']}"
+        rows.append((DEVICES[each["device"]], size, *seconds, ratio))
+        sources.append(
+            f"{DEVICES[each['device']]}: {each['hardware']}, commit {each['versions']['commit'][:12]}"
+        )
+    head = (
+        "device",
+        "trials × folds × epochs",
+        "first search",
+        "search",
+        "together",
+        "alone",
+        "alone / together",
+    )
+    return f"{table(head, rows)}\n\n{'; '.join(sources)}." if rows else NOT_MEASURED
 
 
 def small_runs(measured: Measurements) -> str:

@@ -148,3 +148,17 @@ def test_small_runs_are_shown_with_their_ratio(tmp_path: Path) -> None:
     assert [cell.strip() for cell in fitted.split("|")[2:5]] == ["9.5 s", "200 epochs", "0.5 times"]
     (imported,) = (line for line in lines if line.startswith("| `import graphcaps`"))
     assert "0.02 s" in imported
+
+
+def test_searches_show_seconds_by_device_and_the_ratio() -> None:
+    gpu = {
+        "device": "cuda", "trials": 64, "folds": 10, "epochs": 100, "hardware": "a GPU",
+        "versions": {"commit": "0123456789abcdef"}, "first": {"seconds": 36.2, "cpu_seconds": 1.0},
+        "alone": {"seconds": 52.9, "cpu_seconds": 1.0}, "together": {"seconds": 13.3, "cpu_seconds": 1.0},
+    }  # fmt: skip
+    cpu = gpu | {"device": "cpu", "search": {"seconds": 1.0, "cpu_seconds": 7.0}}
+    shown = performance.searches([gpu, cpu])
+    assert "| GPU | 64 × 10 × 100 | 36 | – | 13 | 53 | 4.0 |" in shown
+    assert "| two CPU cores | 64 × 10 × 100 | 1 | 7 | 1 | 1 | 1.0 |" in shown
+    assert shown.endswith("GPU: a GPU, commit 0123456789ab; two CPU cores: a GPU, commit 0123456789ab.")
+    assert performance.searches([]) == performance.NOT_MEASURED
