@@ -270,6 +270,22 @@ def test_sizes_are_those_of_the_graphs() -> None:
     assert store.device == torch.device("cpu")
 
 
+def test_a_store_that_is_where_it_should_be_is_not_copied() -> None:
+    store = make()
+    assert store.to("cpu") is store
+    assert store.to(torch.device("cpu")) is store
+
+
+def test_unchecked_values_replace_fields_and_share_the_arrays() -> None:
+    store = make()
+    assert store.max_size
+    bare = store.with_unchecked(name="bare", y=None, class_names=(), node_labels=None)
+    assert (bare.name, bare.y, bare.node_labels, bare.num_classes) == ("bare", None, None, 0)
+    assert bare.neighbours is store.neighbours
+    assert (bare.num_nodes, bare.max_size, len(bare)) == (store.num_nodes, store.max_size, len(store))
+    assert store.y is not None
+
+
 def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     store = make()
     devices = []

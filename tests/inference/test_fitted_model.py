@@ -50,6 +50,7 @@ def test_scores_do_not_depend_on_the_batching(monkeypatch, kind, nodes):
         model.model, "forward_batch", lambda batch: (batches.append(batch), forward(batch))[1]
     )
     monkeypatch.setattr(module, "_BATCH_NODES", nodes)
+    monkeypatch.setattr(module, "MAX_PADDED_ROWS", 0)  # counts calls of forward_batch
     torch.testing.assert_close(model.scores(planted()), expected, rtol=1e-5, atol=1e-6)
     sizes = [(batch.num_graphs, batch.segments.num_rows) for batch in batches]
     assert all(graphs == 1 or rows <= nodes for graphs, rows in sizes)
@@ -63,6 +64,7 @@ def test_the_number_of_edges_bounds_a_batch(monkeypatch):
         model.model, "forward_batch", lambda batch: (sizes.append(batch.num_graphs), forward(batch))[1]
     )
     monkeypatch.setattr(module, "_BATCH_ENTRIES", 1)
+    monkeypatch.setattr(module, "MAX_PADDED_ROWS", 0)  # counts calls of forward_batch
     model.scores(planted())
     assert sizes == [1] * len(planted())
 

@@ -14,6 +14,7 @@ import pytest
 from graphcaps.chemistry import rdkit_pool
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.errors import GraphcapsError
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.serve.limits import Limits, RequestError
 from graphcaps.serve.request_graphs import RequestGraph, read_request
 from graphcaps.serve.responses import respond
@@ -128,9 +129,32 @@ def test_smiles_and_invalid_smiles() -> None:
     model = molecule_model()
     graphs = read({"smiles": ["c1ccccc1", "xyz", "", 7, None, "C(C)(C)(C)(C)C", "CCO", "*"]}, model=model)
     assert [graph.error == "" for graph in graphs] == [True, False, False, False, False, False, True, False]
-    assert [graph.store.num_nodes for graph in graphs if graph.store] == [6, 3]
+    assert [graph.num_nodes for graph in graphs if graph.store] == [6, 3]
     assert "SMILES" in graphs[1].error
     assert graphs[3].error == "it is not a valid SMILES: expected text, found 7"
+
+
+def test_molecules_of_a_request_share_a_store_and_are_checked_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, checks = molecule_model(), []
+    check = FittedModel.check
+
+    def count(fitted: FittedModel, graphs: Any, **options: Any) -> Any:
+        checks.append(graphs)
+        return check(fitted, graphs, **options)
+
+    monkeypatch.setattr(FittedModel, "check", count)
+    texts = ["c1ccccc1", "xyz", "CCO", "c1ccccc1", "[SiH4]", "CCCCCCCC"]
+    graphs = read({"smiles": texts}, model=model, limits=Limits(max_nodes=7))
+    assert len(checks) == 1
+    ring, _, alcohol, again, silane, long = graphs
+    assert ring.store is alcohol.store is again.store is silane.store
+    assert [graph.index for graph in (ring, alcohol, again, silane)] == [0, 1, 0, 2]
+    assert [graph.num_nodes for graph in graphs] == [6, 0, 3, 6, 1, 0]
+    assert "element Si" in silane.unseen_values
+    assert alcohol.unseen_values == ""
+    assert long.error == "it has 8 nodes; the limit is 7"
 
 
 def test_a_molecule_that_rdkit_cannot_finish_is_an_error_of_its_entry(

@@ -41,15 +41,15 @@ BATCH = [
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the reader of graphs was called with."""
-    read, sources = request_graphs.read_graphs, []
+    """Lists of SMILES that were parsed."""
+    parse, lists = request_graphs.parse_molecules, []
 
-    def count(source: Any, **options: Any) -> Any:
-        sources.append(source)
-        return read(source, **options)
+    def count(smiles: Any, *arguments: Any, **options: Any) -> Any:
+        lists.append(smiles)
+        return parse(smiles, *arguments, **options)
 
-    monkeypatch.setattr(request_graphs, "read_graphs", count)
-    return sources
+    monkeypatch.setattr(request_graphs, "parse_molecules", count)
+    return lists
 
 
 def test_requests_of_a_batch_have_the_responses_that_they_have_alone(calls: list[Any]) -> None:
@@ -69,9 +69,8 @@ def test_requests_of_a_batch_have_the_responses_that_they_have_alone(calls: list
             assert (same["name"], same["class"], same["error"]) == (row["name"], row["class"], row["error"])
             if row["probabilities"] is not None:
                 assert same["probabilities"] == pytest.approx(row["probabilities"], abs=1e-5)
-    lists = [source for source in calls if isinstance(source, list)]
-    assert lists[0] == ["CCO", "c1ccccc1", "no molecule", "C", "C1CC", "C"]
-    assert lists[1:] == [["CCN", "C"]]  # of the table, whose other molecule is known
+    assert calls[0] == ["CCO", "c1ccccc1", "no molecule", "C", "C1CC"]
+    assert calls[1:] == [["CCN"]]  # of the table, whose other molecule is known
 
 
 def test_a_batch_that_cannot_be_read_together_is_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,17 +96,17 @@ def test_the_server_learns_what_is_read() -> None:
 
 
 def test_small_batches_are_read_and_predicted_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads, read, predict_all = [], request_graphs.read_graphs, responses.predict_requests
+    threads, parse, predict_all = [], request_graphs.parse_molecules, responses.predict_requests
 
-    def read_counted(source: Any, **options: Any) -> Any:
+    def parse_counted(*arguments: Any, **options: Any) -> Any:
         threads.append(torch.get_num_threads())
-        return read(source, **options)
+        return parse(*arguments, **options)
 
     def predict_counted(*arguments: Any) -> Any:
         threads.append(torch.get_num_threads())
         return predict_all(*arguments)
 
-    monkeypatch.setattr(request_graphs, "read_graphs", read_counted)
+    monkeypatch.setattr(request_graphs, "parse_molecules", parse_counted)
     monkeypatch.setattr(responses, "predict_requests", predict_counted)
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -73,6 +73,9 @@ def size_chunks(store: BatchSource, max_nodes: int, max_entries: int) -> Iterato
         max_nodes (int): Nodes of a run at most.
         max_entries (int): Edge entries of a run at most. A graph above either limit is a run of its own.
     """
+    if len(store) and store.num_nodes <= max_nodes and store.neighbours.numel() <= max_entries:
+        yield 0, len(store)
+        return
     node, entry = store.host_node_ptr, store.host_entry_ptr
     first = 0
     while first < len(store):

@@ -33,6 +33,7 @@ MAX_BIT_NODES = 1 << 14
 """Most nodes of a graph with adjacency bits, whose number grows with the square of the nodes."""
 
 
+_HOST_COPIES = ("num_nodes", "host_node_ptr", "host_entry_ptr", "empty_graphs", "max_size", "max_degree")
 _NAMED_COLUMNS = ("node_labels", "node_attributes", "edge_labels", "edge_attributes")
 
 
@@ -127,9 +128,9 @@ class GraphStore:
         for name, values in self.truth.items():
             if values.shape != (N,):
                 raise ShapeError("GraphStore", f"truth[{name}]", f"have shape [{N}]", list(values.shape))
-        sizes = self.sizes
-        if sizes.numel() and int(sizes.min()) < 0:
-            graph = int((sizes < 0).nonzero()[0, 0])
+        sizes = np.diff(self.host_node_ptr.numpy())
+        if len(sizes) and sizes.min() < 0:
+            graph = int(np.flatnonzero(sizes < 0)[0])
             raise ArgumentError("GraphStore", "node_ptr", "ascend", f"a descending step at graph {graph}")
         if self.device.type == "cpu":  # a store on a GPU is a copy of one that was checked
             self._check_edges()
@@ -212,7 +213,7 @@ class GraphStore:
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1
 
-    @property
+    @cached_property
     def num_nodes(self) -> int:
         """Number of nodes N of all graphs."""
         return int(self.host_node_ptr[-1])
@@ -248,12 +249,12 @@ class GraphStore:
     @cached_property
     def empty_graphs(self) -> Tensor:
         """Indices of the graphs without nodes, ascending, on the host."""
-        return (self.host_node_ptr.diff() == 0).nonzero().squeeze(-1)
+        return torch.from_numpy(np.flatnonzero(np.diff(self.host_node_ptr.numpy()) == 0))
 
     @cached_property
     def max_size(self) -> int:
         """Number of nodes of the largest graph."""
-        return int(self.host_node_ptr.diff().max()) if len(self) else 0
+        return int(np.diff(self.host_node_ptr.numpy()).max()) if len(self) else 0
 
     @cached_property
     def max_degree(self) -> int:
@@ -300,7 +301,11 @@ class GraphStore:
 
     # ------------------------------------------------------------------ moving and indexing
     def to(self, device: str | torch.device) -> GraphStore:
-        """Copies the store to another device."""
+        """Copies the store to another device; the store itself if it is there."""
+        if self.device.type == str(device) == "cpu":
+            return self
+        for name in _HOST_COPIES:
+            getattr(self, name)  # read here, where it needs no host–device synchronisation
 
         def move(value: Any) -> Any:
             if isinstance(value, Tensor):
@@ -313,8 +318,7 @@ class GraphStore:
 
     def with_catalogue_name(self, name: str) -> GraphStore:
         """The same graphs, marked as loaded by a name of the catalogue; arrays are shared."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return self._copy(values | {"catalogue_name": name})
+        return self.with_unchecked(catalogue_name=name)
 
     def with_edge_kind(self, kind: Tensor | None) -> GraphStore:
         """The same graphs with another ``edge_kind``; the other arrays are shared."""
@@ -322,24 +326,25 @@ class GraphStore:
             raise ShapeError(
                 "GraphStore", "edge_kind", f"have the shape [{self.neighbours.numel()}]", list(kind.shape)
             )
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return self._copy(values | {"edge_kind": kind})
+        return self.with_unchecked(edge_kind=kind)
 
     def with_structure(self, structure: Structure | None) -> GraphStore:
         """The same graphs with another ``structure``; the other arrays are shared."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return self._copy(values | {"structure": structure})
+        return self.with_unchecked(structure=structure)
+
+    def with_unchecked(self, **values: Any) -> GraphStore:
+        """The same graphs with other values of fields that :func:`dataclasses.replace` would check again in vain.
+
+        Args:
+            values: ``None`` for a table that is left out, or a value that is valid for these graphs.
+        """
+        return self._copy({entry.name: self.__dict__[entry.name] for entry in fields(self)} | values)
 
     def _copy(self, values: dict[str, Any]) -> GraphStore:
-        """A store with the same graphs, without the constructor's checks and with the host copies of this one.
-
-        Neither needs a host–device synchronisation.
-        """
+        """A store with the same graphs, without the constructor's checks and with the host copies of this one."""
         store = object.__new__(type(self))
-        for name, value in values.items():
-            object.__setattr__(store, name, value)
-        for name in ("host_node_ptr", "host_entry_ptr", "empty_graphs", "max_size", "max_degree"):
-            store.__dict__[name] = getattr(self, name)
+        store.__dict__.update(values)
+        store.__dict__.update({name: self.__dict__[name] for name in _HOST_COPIES if name in self.__dict__})
         return store
 
     def __getitem__(self, indices: int | slice | Sequence[int] | Tensor) -> GraphStore:

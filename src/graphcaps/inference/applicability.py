@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from graphcaps.chemistry.featurizers import find_featurizer
+from graphcaps.data.batching import size_chunks
 from graphcaps.data.datasets.element_labels import describe_labels
-from graphcaps.data.features.label_columns import find_values, node_label_columns
+from graphcaps.data.features.label_columns import LabelBlocks, label_indices, node_label_columns
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 
@@ -29,6 +30,7 @@ THRESHOLD_QUANTILE = 0.99
 MIN_THRESHOLD = 2.0
 """Lower bound of the threshold: twice the distance of the 5 or 95 % quantile from the median."""
 _QUANTILES = (0.05, 0.5, 0.95)
+_NODES_PER_STEP = 1 << 16  # nodes whose labels are counted at once
 _MIN_SPREAD = 0.05  # lower bound of a spread, relative to the median: training graphs may all be alike
 _ENTRIES = ("quantiles", "label_frequencies", "attribute_quantiles", "ranges", "threshold", "graphs")
 _RANGE = "90 % of the training graphs:"
@@ -222,9 +224,9 @@ def _three(values: Any) -> tuple[float, ...]:
 
 def _statistics(store: GraphStore, label_frequencies: tuple[Any, ...]) -> dict[str, np.ndarray]:
     """Statistics of each graph on their original scale, without attributes, ``[G]`` each."""
-    nodes = store.sizes.cpu().numpy().astype(np.float64)
-    first = store.node_ptr.cpu().numpy()[:-1]
-    degree = store.degree.cpu().numpy().astype(np.float64)
+    first = store.host_node_ptr.numpy()[:-1]
+    nodes = np.diff(store.host_node_ptr.numpy()).astype(np.float64)
+    degree = np.diff(store.edge_ptr.cpu().numpy()).astype(np.float64)
     entries = np.add.reduceat(degree, first) if len(first) else nodes
     statistics = {
         "nodes": nodes,
@@ -239,7 +241,7 @@ def _statistics(store: GraphStore, label_frequencies: tuple[Any, ...]) -> dict[s
 
 def _label_distances(store: GraphStore, label_frequencies: tuple[Any, ...]) -> np.ndarray:
     """Total variation distance between the label frequencies of each graph and others, ``[label columns, G]``."""
-    nodes = store.sizes.cpu().numpy().astype(np.float64)
+    nodes = np.diff(store.host_node_ptr.numpy()).astype(np.float64)
     tables = _label_counts(store, tuple(values for values, _ in label_frequencies))
     distances = []
     for (_, table), (_, shares) in zip(tables, label_frequencies, strict=False):
@@ -250,22 +252,25 @@ def _label_distances(store: GraphStore, label_frequencies: tuple[Any, ...]) -> n
 
 
 def _label_counts(
-    store: GraphStore, label_values: tuple[Any, ...] | None
+    store: GraphStore, label_values: LabelBlocks | None
 ) -> list[tuple[tuple[int, ...], np.ndarray]]:
     """For each label column its values and their counts in each graph, ``[G, values]``."""
-    graph = store.node_graph.cpu().numpy()
-    counts = []
-    for column, labels in enumerate(node_label_columns(store) if store.node_labels is not None else []):
-        if label_values is not None and column >= len(label_values):
-            break
-        values = (
-            np.unique(labels) if label_values is None else np.asarray(label_values[column], dtype=np.int64)
-        )
-        index, match = find_values(tuple(values.tolist()), labels)
-        cells = graph[match] * len(values) + index[match]
-        table = np.bincount(cells, minlength=len(store) * len(values)).reshape(len(store), len(values))
-        counts.append((tuple(values.tolist()), table.astype(np.float64)))
-    return counts
+    if store.node_labels is None:
+        return []
+    if label_values is None:
+        label_values = tuple(tuple(np.unique(labels).tolist()) for labels in node_label_columns(store))
+    label_values = label_values[: store.node_labels.size(1)]
+    sizes, first_nodes = [len(values) for values in label_values], store.host_node_ptr.numpy()
+    ends, total = np.cumsum(sizes), sum(sizes)
+    tables: list[np.ndarray] = [np.empty((0, total))]
+    for start, end in size_chunks(store, _NODES_PER_STEP, store.neighbours.numel()):
+        ptr = first_nodes[start : end + 1]
+        index = label_indices(label_values, store.node_labels[ptr[0] : ptr[-1]])  # [nodes, columns]
+        first_cells = np.repeat(np.arange(end - start) * total, np.diff(ptr))
+        cells = (first_cells[:, None] + (ends - sizes) + index)[index >= 0]
+        tables.append(np.bincount(cells, minlength=(end - start) * total).reshape(-1, total))
+    counts = np.split(np.concatenate(tables), ends[:-1], axis=1)
+    return list(zip(label_values, counts, strict=True))
 
 
 def _attribute_means(store: GraphStore) -> np.ndarray:

@@ -259,10 +259,10 @@ class FittedModel:
     def member_scores(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Tensor:
         """Class scores by each member on the CPU, ``[M, G, O]``; arguments as in :meth:`scores`."""
         store = self.check(graphs, unseen=unseen).require()
-        kept, empty = store.with_nodes(), self.empty_scores
-        shape = (len(self.members), 0, len(empty))
-        rows = self.scorer.scores(kept) if len(kept) else empty.new_empty(shape)
-        return torch.stack([_insert_empty(each, store, empty) for each in rows])
+        rows = self.scorer.scores(store.with_nodes())
+        if not store.empty_graphs.numel():
+            return rows
+        return torch.stack([_insert_empty(each, store, self.empty_scores) for each in rows])
 
     def predict_proba(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> np.ndarray:
         """Class probabilities of each graph, float64 ``[G, O]``, calibrated if the model has a calibration.

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from graphcaps._io.csv_cells import csv_text
-from graphcaps.data.features.compatibility import UnseenPolicy
+from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.abstention import abstains, check_abstention
@@ -357,26 +357,25 @@ def predict_store(
     check_abstention(abstain_below, max_disagreement, is_committee=fitted.is_committee)
     checked = fitted.check(graphs, unseen=unseen, owner="predict")
     store, errors = checked.store, dict(checked.errors)
-    valid = torch.tensor([graph for graph in range(len(store)) if graph not in errors], dtype=torch.long)
     shape = (len(fitted.members), len(store), len(fitted.class_names))
-    scores = torch.full(shape, float("nan"), dtype=fitted.dtype)
-    if valid.numel():
-        scores[:, valid] = fitted.member_scores(checked.select(valid))
-    failed = ~scores.isfinite().all(-1).all(0)
-    errors |= {graph: errors.get(graph, _NOT_FINITE) for graph in failed.nonzero().flatten().tolist()}
-    scores[:, failed] = float("nan")
+    scores = _scores(fitted, checked, shape)
+    failed = ~np.isfinite(scores).all(axis=(0, 2))
+    errors |= {graph: errors.get(graph, _NOT_FINITE) for graph in np.flatnonzero(failed).tolist()}
+    scores[:, failed] = np.nan
     p, answer = np.full(shape, np.nan), np.full(shape[1:], np.nan)
     answer_parts = None
     if parts and fitted.mixture is not None:
         unknown = np.full((len(fitted.part_names), *shape[1:]), np.nan)
         answer_parts = AnswerParts(fitted.part_names, fitted.mixture.weights, unknown)
-    if bool((~failed).any()):
-        empty = (store.sizes.cpu() == 0)[~failed].nonzero().squeeze(-1)
-        members = fitted.calibrate_scores(scores[:, ~failed], empty)
-        mixed = fitted.mix(members, checked.select((~failed).nonzero().squeeze(-1)))
-        p[:, (~failed).numpy()], answer[(~failed).numpy()] = members, mixed.probabilities
+    valid = np.flatnonzero(~failed)
+    if len(valid):
+        is_empty = np.diff(store.host_node_ptr.numpy()) == 0
+        empty = torch.from_numpy(np.flatnonzero(is_empty[valid]))
+        members = fitted.calibrate_scores(torch.from_numpy(scores[:, valid]), empty)
+        mixed = fitted.mix(members, checked.select(torch.from_numpy(valid)))
+        p[:, valid], answer[valid] = members, mixed.probabilities
         if parts and mixed.parts is not None:
-            answer_parts = mixed.parts.spread((~failed).numpy())
+            answer_parts = mixed.parts.spread(~failed)
     disagreement = mutual_information(p) if fitted.is_committee else None
     outside = None
     if fitted.profile is not None:  # a graph that could not be predicted already has an error message
@@ -392,7 +391,7 @@ def predict_store(
     return Predictions(
         class_names=fitted.class_names,
         score_kind=fitted.score_kind,
-        scores=scores.mean(0).numpy(),
+        scores=scores.mean(0),
         probabilities=answer,
         errors=tuple(errors.get(graph, "") for graph in range(len(store))),
         true_classes=true_classes,
@@ -404,6 +403,18 @@ def predict_store(
         max_disagreement=max_disagreement,
         parts=answer_parts,
     )
+
+
+def _scores(fitted: FittedModel, checked: CheckedGraphs, shape: tuple[int, int, int]) -> np.ndarray:
+    """Scores by each member, NaN for graphs with an error, ``[M, G, O]``."""
+    valid = [graph for graph in range(len(checked.store)) if graph not in checked.errors]
+    indices = torch.tensor(valid, dtype=torch.long)
+    if len(valid) == shape[1] and valid:
+        return fitted.member_scores(checked.select(indices)).numpy()
+    scores = torch.full(shape, float("nan"), dtype=fitted.dtype)
+    if valid:
+        scores[:, indices] = fitted.member_scores(checked.select(indices))
+    return scores.numpy()
 
 
 def predict_in_parts(

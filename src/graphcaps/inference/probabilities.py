@@ -43,7 +43,12 @@ def probabilities(scores: Tensor, score_kind: ScoreKind) -> np.ndarray:
         scores (Tensor): ``[G, O]``.
         score_kind (str): ``"lengths"``, ``"logits"`` or ``"probabilities"``.
     """
-    return class_probabilities(scores.detach().cpu(), score_kind).numpy()
+    values = scores.detach().cpu()
+    if score_kind != "lengths":
+        return class_probabilities(values, score_kind).numpy()
+    lengths = values.numpy().astype(np.float64)
+    total = lengths.sum(-1, keepdims=True)
+    return np.divide(lengths, total, out=np.full_like(lengths, 1 / lengths.shape[-1]), where=total > 0)
 
 
 def class_probabilities(scores: Tensor, score_kind: ScoreKind) -> Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import TypeVar, cast
 
 import numpy as np
@@ -30,6 +31,8 @@ from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.capsule_use import CapsuleUse, measure_capsule_use
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
+from graphcaps.nn.prepared_hgcn import MAX_PADDED_ROWS, MAX_SMALL_NODES, PreparedHGCN, SmallGraphs
+from graphcaps.ops._triton.dispatch import uses_reference
 from graphcaps.types import GraphBatch, HGCNOutput, ModelOutput
 
 __all__ = ["ClassicalScorer", "NetworkScorer", "Scorer", "make_scorer"]
@@ -127,6 +130,7 @@ class NetworkScorer(Scorer):
                 raise ArgumentError(owner, "recipe", expected, recipe.edge_kinds)
         self.members, self.recipe, self.max_nodes = [model.eval() for model in members], recipe, max_nodes
         self.model = self.members[0]  # what sizes, device and type are read from
+        self._prepared: list[PreparedHGCN] = []
         types = {str(next(model.parameters()).dtype).removeprefix("torch.") for model in members}
         if len(types) > 1:
             raise ArgumentError(
@@ -159,11 +163,10 @@ class NetworkScorer(Scorer):
 
     def scores(self, store: GraphStore) -> Tensor:
         """Unseen labels are encoded as zeros."""
-        empty = torch.empty(len(self.members), 0, self.model.num_classes, dtype=self.dtype)
-        parts = (
-            torch.stack([each.class_scores for each in outputs]).cpu() for outputs in self._outputs(store)
-        )
-        return torch.cat([empty, *parts], 1)
+        parts = [self._class_scores(part) for part in self._encoded(store)]
+        if not parts:
+            return torch.empty(len(self.members), 0, self.model.num_classes, dtype=self.dtype)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def capsules(self, store: GraphStore, level: int) -> Tensor:
         if not isinstance(self.model, HGCN):
@@ -187,25 +190,60 @@ class NetworkScorer(Scorer):
         return min(uses, key=lambda use: use.in_use)
 
     @torch.no_grad()
+    def _class_scores(self, part: EncodedGraphs) -> Tensor:
+        """Scores of a batch of encoded graphs on the CPU, ``[M, B, O]``."""
+        small = _small_graphs(part) if self._is_prepared else None
+        if small is None:
+            outputs = self._member_outputs(self._batch(part))
+            return torch.stack([output.class_scores for output in outputs]).cpu()
+        self._prepared = [
+            PreparedHGCN.prepare(cast(HGCN, model), before)
+            for model, before in zip_longest(self.members, self._prepared)
+        ]
+        return torch.stack([prepared.class_scores(small) for prepared in self._prepared])
+
+    @property
+    def _is_prepared(self) -> bool:
+        """Whether the members are networks that :class:`PreparedHGCN` computes."""
+        return isinstance(self.model, HGCN) and PreparedHGCN.supports(self.model) and not uses_reference()
+
+    @torch.no_grad()
     def _outputs(self, store: GraphStore) -> Iterator[list[ModelOutput]]:
         """Outputs of the members, batch by batch."""
-        for model in self.members:
-            model.eval()
         for batch in self._batches(store):
-            yield [model.forward_batch(batch) for model in self.members]
+            yield self._member_outputs(batch)
+
+    def _member_outputs(self, batch: GraphBatch) -> list[ModelOutput]:
+        return [model.eval().forward_batch(batch) for model in self.members]
 
     def _batches(self, store: GraphStore) -> Iterator[GraphBatch]:
         """The graphs, encoded, in batches of bounded size."""
+        return map(self._batch, self._encoded(store))
+
+    def _batch(self, part: EncodedGraphs) -> GraphBatch:
+        return part.store.to(self.device).batch(part.x.to(self.device))
+
+    def _encoded(self, store: GraphStore) -> Iterator[EncodedGraphs]:
+        """The graphs on the host, encoded, in parts of bounded size."""
         chunks = size_chunks(store, _BATCH_NODES, _BATCH_ENTRIES)
         threads = 0 if self.device.type == "cpu" else _ENCODING_THREADS
-        for part in _map_ahead(partial(self._encode, store), chunks, threads):
-            yield part.store.to(self.device).batch(part.x.to(self.device))
+        return _map_ahead(partial(self._encode, store), chunks, threads)
 
     def _encode(self, store: GraphStore, chunk: tuple[int, int]) -> EncodedGraphs:
         """Some of the graphs on the host, with their columns and what the model needs of them."""
         graphs = store if chunk == (0, len(store)) else store[torch.arange(*chunk)]
         part = encode_checked(graphs, self.recipe, max_nodes=self.max_nodes, dtype=self.dtype)
         return replace(part, store=precompute(part.store, self.model.precomputation, dtype=self.dtype))
+
+
+def _small_graphs(part: EncodedGraphs) -> SmallGraphs | None:
+    """The graphs in the form of :class:`PreparedHGCN`, or ``None`` if they are too many or too large for it."""
+    store = part.store
+    is_small = store.max_size <= MAX_SMALL_NODES and store.max_size * len(store) <= MAX_PADDED_ROWS
+    if not is_small or store.edge_weight is not None or store.empty_graphs.numel():
+        return None
+    arrays = (store.node_ptr.numpy(), store.edge_ptr.numpy(), store.neighbours.numpy())
+    return SmallGraphs(part.x, *arrays, store.edge_kind)
 
 
 class ClassicalScorer(Scorer):

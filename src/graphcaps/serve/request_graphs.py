@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from graphcaps.chemistry.featurizers import DEFAULT_FEATURIZER, find_featurizer
 from graphcaps.data.coercion import read_graphs
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.readers.network_formats import parse_json, parse_networks, xml_format
+from graphcaps.data.readers.parsed_molecules import parse_molecules
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, GraphcapsError, MissingExtraError, shorten
 from graphcaps.inference.fitted_model import FittedModel
@@ -26,10 +30,7 @@ __all__ = ["Molecules", "RequestGraph", "read_molecules", "read_request"]
 _EDGE_TABLES = re.compile(r"(edges|graphs|nodes)\.(csv|tsv)", re.IGNORECASE)
 _MAX_ERROR_LENGTH = 240
 _MAX_NAME_LENGTH = 80
-
-
-Molecules = Mapping[str, GraphStore | str]
-"""Molecules by their SMILES: the graph, or the reason why there is none."""
+_THIS = "this graph"  # name of a store in messages
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +39,13 @@ class RequestGraph:
 
     Args:
         name (str): Name in its source: a file, the id of its row, a SMILES, or its number.
-        store (GraphStore, optional): The graph with the columns that the model uses; ``None`` with an ``error``.
+        store (GraphStore, optional): Holds the graph with the columns that the model uses, and maybe others;
+            ``None`` with an ``error``.
         error (str): Why the graph cannot be used, or "".
         is_molecule (bool): Whether it was read from SMILES, so that its nodes are atoms.
         unseen_values (str): Values of a molecule that no training molecule has, or "".
         truncated (str): How many of its nodes the model reads, or "" if it reads all.
+        index (int): Index of the graph in ``store``. (default: 0)
     """
 
     name: str
@@ -51,6 +54,19 @@ class RequestGraph:
     is_molecule: bool = False
     unseen_values: str = ""
     truncated: str = ""
+    index: int = 0
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes; 0 with an ``error``."""
+        if self.store is None:
+            return 0
+        first, end = self.store.host_node_ptr[self.index : self.index + 2].tolist()
+        return int(end - first)
+
+
+Molecules = Mapping[str, RequestGraph]
+"""Molecules by their SMILES, each with that as its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +121,7 @@ def read_request(
         if file not in edge_tables:
             graphs += _read_file(file, reader, column)
     _check_count(len(graphs), limits)
-    total = sum(graph.store.num_nodes for graph in graphs if graph.store is not None)
+    total = sum(graph.num_nodes for graph in graphs)
     if total > limits.max_total_nodes:
         message = f"expected at most {limits.max_total_nodes:,} nodes in all graphs together, found {total:,}"
         raise RequestError(413, f"request: {message}. Send several requests.")
@@ -114,7 +130,7 @@ def read_request(
 
 def read_molecules(
     requests: Sequence[tuple[str, bytes]], fitted: FittedModel, limits: Limits
-) -> dict[str, GraphStore | str]:
+) -> dict[str, RequestGraph]:
     """The molecules of all requests that list SMILES in JSON, read together.
 
     For a molecule or two, the call takes most of the time. Molecules of other requests, and all if they cannot be read
@@ -127,7 +143,7 @@ def read_molecules(
     """
     texts = [text for content_type, body in requests for text in _listed_smiles(content_type, body, limits)]
     try:
-        return _parse_smiles(texts, fitted.recipe)
+        return _parse_smiles(texts, _Reader(fitted, limits, "refuse", {}))
     except GraphcapsError:
         return {}
 
@@ -249,7 +265,8 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
     assert read.metadata is not None
     _check_count(len(read.store), reader.limits)
     return [
-        _check(RequestGraph(name, read.store[index]), reader) for index, name in enumerate(read.metadata.ids)
+        replace(_check(read.store[index], reader)[0], name=name)
+        for index, name in enumerate(read.metadata.ids)
     ]
 
 
@@ -259,33 +276,36 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
 def _from_smiles(texts: Sequence[Any], names: Sequence[str], reader: _Reader) -> list[RequestGraph]:
     """Molecules, read with the featurizer of the model."""
     _check_count(len(texts), reader.limits)
-    valid = [text for text in texts if isinstance(text, str)]
-    parsed = _parse_smiles([text for text in valid if text not in reader.molecules], reader.recipe)
+    valid = [text for text in texts if isinstance(text, str) and text not in reader.molecules]
+    molecules = {**reader.molecules, **_parse_smiles(valid, reader)} if valid else reader.molecules
     graphs = []
     for text, name in zip(texts, names, strict=True):
-        if not isinstance(text, str):
+        if isinstance(text, str):
+            graphs.append(replace(molecules[text], name=name))
+        else:
             reason = f"expected text, found {shorten(json.dumps(text), 60)}"
             graphs.append(RequestGraph(name, error=_invalid_smiles(reason)))
-            continue
-        molecule = parsed[text] if text in parsed else reader.molecules[text]
-        if isinstance(molecule, str):
-            graphs.append(RequestGraph(name, error=_invalid_smiles(molecule)))
-        else:
-            graphs.append(_check(RequestGraph(name, molecule, is_molecule=True), reader))
     return graphs
 
 
-def _parse_smiles(texts: Sequence[str], recipe: FeatureRecipe) -> dict[str, GraphStore | str]:
-    """The graph of each SMILES, or the reason why there is none, in one call of the reader."""
+def _parse_smiles(texts: Sequence[str], reader: _Reader) -> dict[str, RequestGraph]:
+    """The molecule of each SMILES, in one call of RDKit and one check against the model.
+
+    Which labels are unseen does not depend on the request: molecules with the featurizer of the model have none.
+    """
     if not texts:
         return {}
-    # Methane at the end is always valid, so the reader returns a store even if no other text is valid.
-    listed = [*dict.fromkeys(texts), "C"]
-    read = read_graphs(listed, owner="predict", recipe=recipe, bad="skip")
-    assert read.metadata is not None
-    rows = read.metadata.row_indices or range(len(listed))
-    reasons = {listed[row.line - 1]: row.reason for row in read.metadata.skipped}
-    return {listed[row]: read.store[index] for index, row in enumerate(rows[:-1])} | reasons
+    listed, recipe = list(dict.fromkeys(texts)), reader.recipe
+    featurizer = find_featurizer(recipe.featurizer or DEFAULT_FEATURIZER)
+    fragments = (recipe.fragments if recipe.featurizer is not None else None) or "all"
+    parsed = parse_molecules(listed, featurizer, fragments, name=_THIS)
+    found = iter(_check(parsed.store, reader, is_molecule=True) if len(parsed.store) else ())
+    return {
+        text: RequestGraph(text, error=_invalid_smiles(parsed.problems[index]))
+        if index in parsed.problems
+        else replace(next(found), name=text)
+        for index, text in enumerate(listed)
+    }
 
 
 def _invalid_smiles(reason: str) -> str:
@@ -299,7 +319,7 @@ def _from_network(name: str, source: Any, reader: _Reader) -> RequestGraph:
         if network.number_of_nodes() > reader.limits.max_nodes:
             return RequestGraph(name, error=_too_many_nodes(network.number_of_nodes(), reader.limits))
         store = read_graphs(network, owner="predict", recipe=reader.recipe).store
-        return _check(RequestGraph(name, store), reader)
+        return replace(_check(store, reader)[0], name=name)
     except MissingExtraError:
         raise
     except GraphcapsError as error:
@@ -309,23 +329,28 @@ def _from_network(name: str, source: Any, reader: _Reader) -> RequestGraph:
         return RequestGraph(name, error="it cannot be read as a graph")
 
 
-def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
-    """The graph with only the columns that the model uses, or with the reason why it cannot be used."""
-    store, recipe = graph.store, reader.recipe
-    assert store is not None
-    if store.num_nodes > reader.limits.max_nodes:
-        return replace(graph, store=None, error=_too_many_nodes(store.num_nodes, reader.limits))
+def _check(store: GraphStore, reader: _Reader, *, is_molecule: bool = False) -> list[RequestGraph]:
+    """The graphs of a store, without names, and with the reason why one cannot be used.
+
+    They share a store with only the columns that the model uses.
+    """
+    recipe, limits = reader.recipe, reader.limits
+    sizes: list[int] = np.diff(store.host_node_ptr.numpy()).tolist()
+    too_large = {
+        index: _too_many_nodes(size, limits) for index, size in enumerate(sizes) if size > limits.max_nodes
+    }
+    if len(too_large) == len(sizes):
+        return [RequestGraph("", error=error) for error in too_large.values()]
     try:
-        named = replace(store, name="this graph")
+        named = store if store.name == _THIS else store.with_unchecked(name=_THIS)
         checked = reader.fitted.check(named, unseen=reader.unseen, owner="predict")
     except GraphcapsError as error:
-        return replace(graph, store=None, error=_shorten(str(error)))
-    if checked.errors:
-        return replace(graph, store=None, error=_shorten(checked.errors[0]))
-    unseen_values = _shorten(checked.others[0]) if checked.others else ""
+        return [
+            RequestGraph("", error=too_large.get(index, _shorten(str(error)))) for index in range(len(sizes))
+        ]
+    errors = {index: _shorten(reason) for index, reason in checked.errors.items()} | too_large
     store = checked.store
-    selected = replace(
-        store,
+    selected = store.with_unchecked(
         name="request",
         y=None,
         class_names=(),
@@ -336,7 +361,19 @@ def _check(graph: RequestGraph, reader: _Reader) -> RequestGraph:
         truth={name: values for name, values in store.truth.items() if name == "element"},
         featurizer=recipe.featurizer,
     )
-    return replace(graph, store=selected, unseen_values=unseen_values, truncated=checked.truncated.get(0, ""))
+    return [
+        RequestGraph("", error=errors[index])
+        if index in errors
+        else RequestGraph(
+            "",
+            selected,
+            is_molecule=is_molecule,
+            unseen_values=_shorten(checked.others[index]) if index in checked.others else "",
+            truncated=checked.truncated.get(index, ""),
+            index=index,
+        )
+        for index in range(len(sizes))
+    ]
 
 
 def _shorten(reason: str) -> str:

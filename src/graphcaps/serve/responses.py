@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -148,7 +149,12 @@ def _row(fitted: FittedModel, graph: RequestGraph, predicted: dict[str, Any] | N
 
 def _join(graphs: Sequence[RequestGraph]) -> CheckedGraphs:
     """The graphs together; each was checked when it was read."""
-    stores = [graph.store for graph in graphs if graph.store is not None]
+    stores = []
+    for _, run in groupby(graphs, key=lambda graph: id(graph.store)):  # molecules that were read together
+        members = list(run)
+        store, indices = members[0].store, [graph.index for graph in members]
+        assert store is not None
+        stores.append(store if indices == list(range(len(store))) else store[indices])
     if any(store.edge_weight is not None for store in stores):  # an edge without a weight has weight 1
         stores = [
             store

@@ -146,7 +146,7 @@ def handle_batch(
 
 
 def _num_nodes(graphs: Sequence[RequestGraph]) -> int:
-    return sum(graph.store.num_nodes for graph in graphs if graph.store is not None)
+    return sum(graph.num_nodes for graph in graphs)
 
 
 def _groups(num_nodes: dict[int, int], limits: Limits) -> list[list[int]]:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor
 
 pytest.importorskip("rdkit", reason="needs the extra 'chem'")
@@ -20,6 +21,7 @@ from graphcaps.data.readers import parsed_molecules as module
 from graphcaps.data.readers.molecules import read_smiles
 from graphcaps.data.readers.parsed_molecules import parse_molecules
 from graphcaps.data.store import GraphStore
+from graphcaps.ops.edges import clean_edges
 from tests.graphs import assert_same_stores
 
 SMILES = [
@@ -54,6 +56,27 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_rdkit(*arguments: object, **options: object) -> list[Answer]:
     raise AssertionError("RDKit is called")
+
+
+def test_bonds_become_clean_edges() -> None:
+    store = parse_molecules(SMILES, STANDARD, "all", name="m").store
+    pairs, labels = [], []
+    for first, smiles in zip(store.node_ptr.tolist(), store.smiles or (), strict=False):
+        for bond in Chem.MolFromSmiles(
+            smiles
+        ).GetBonds():  # whose atoms have the order of the canonical SMILES
+            pairs.append([first + bond.GetBeginAtomIdx(), first + bond.GetEndAtomIdx()])
+            kinds = [Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, Chem.BondType.AROMATIC]
+            labels.append([kinds.index(bond.GetBondType())])
+    source, target = torch.tensor(pairs).T
+    clean = clean_edges(source, target, store.num_nodes, labels=torch.tensor(labels))
+    expected = GraphStore.from_clean_edges("m", store.node_ptr, clean)
+    assert store.edge_labels is not None
+    assert clean.labels is not None
+    assert torch.equal(store.edge_ptr, expected.edge_ptr)
+    assert torch.equal(store.neighbours, expected.neighbours)
+    assert torch.equal(store.edge_labels[:, :1].long(), clean.labels)
+    assert store.report.edges == len(pairs)
 
 
 def test_steps_do_not_change_the_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

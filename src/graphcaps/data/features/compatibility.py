@@ -29,6 +29,7 @@ from graphcaps.data.features.label_columns import (
     LabelBlocks,
     edge_label_columns,
     find_values,
+    label_indices,
     node_label_columns,
 )
 from graphcaps.data.features.truncate import TruncationWarning
@@ -412,11 +413,11 @@ def _replace_in_columns(
     if table is None or store.featurizer is None:
         return table
     features = find_featurizer(store.featurizer).columns(kind)
-    for column, values in enumerate(blocks or ()):
-        labels = table[:, column].cpu().long().numpy()
-        rows = np.flatnonzero(~find_values(values, labels)[1])
-        if not len(rows):
-            continue
+    unknown = label_indices(blocks or (), table) < 0
+    if not unknown.any():
+        return table
+    for column in np.flatnonzero(unknown.any(0)).tolist():
+        labels, rows = table[:, column].cpu().long().numpy(), np.flatnonzero(unknown[:, column])
         for graph, members in _by_graph(rows, first_rows.numpy()):
             others.setdefault(graph, []).append(_unseen_values(store, kind, column, labels, members))
         other = features[column].other

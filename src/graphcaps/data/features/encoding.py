@@ -86,12 +86,11 @@ def encode_checked(
     x, kind = recipe.encode(store, dtype), recipe.edge_kind(store)
     if kind is not None:
         store = store.with_edge_kind(kind)
-    if max_nodes is None:
+    if max_nodes is None or store.max_size <= max_nodes:
         return EncodedGraphs(store, x, recipe)
     truncated = truncate_nodes(store, max_nodes, x)
     assert truncated.x is not None
-    nodes = truncated.nodes if truncated.truncated_graphs else None
-    return EncodedGraphs(truncated.store, truncated.x, recipe, nodes)
+    return EncodedGraphs(truncated.store, truncated.x, recipe, truncated.nodes)
 
 
 # ---------------------------------------------------------------------- sparse tables

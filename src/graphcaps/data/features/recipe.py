@@ -22,11 +22,12 @@ from graphcaps.data.features.label_columns import (
     LabelBlocks,
     edge_label_columns,
     find_values,
+    label_indices,
     node_label_columns,
 )
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.ops.edge_kinds import MOST_EDGE_KINDS, count_edge_kinds, edge_kind
+from graphcaps.ops.edge_kinds import MOST_EDGE_KINDS, count_edge_kinds
 from graphcaps.types import EdgeLabelUse
 
 if TYPE_CHECKING:
@@ -270,11 +271,12 @@ class FeatureRecipe:
         sizes, entries = self.edge_kinds, store.neighbours.numel()
         if not sizes:
             return None
-        kinds = [torch.empty(0, dtype=torch.int32)]
+        factors = np.cumprod([1, *(count + 1 for count in sizes[:0:-1])])[::-1]
+        kinds = np.zeros(entries, dtype=np.int32)
         for start in range(0, entries, _ENTRIES_PER_STEP):  # so that no wider table of all entries is held
-            labels = self._edge_indices(store, start, min(start + _ENTRIES_PER_STEP, entries))
-            kinds.append(edge_kind(labels, sizes, "FeatureRecipe"))
-        return torch.cat(kinds).to(store.device)
+            end = min(start + _ENTRIES_PER_STEP, entries)
+            kinds[start:end] = (self._edge_indices(store, start, end) + 1) @ factors
+        return torch.from_numpy(kinds).to(store.device)
 
     def edge_attr(self, store: GraphStore) -> Tensor | None:
         """Index of each edge entry's label among the fitted ones, −1 for any other, ``[M, C]``, on the store's device.
@@ -284,17 +286,20 @@ class FeatureRecipe:
         """
         if not self.edge_kinds:
             return None
-        return self._edge_indices(store, 0, store.neighbours.numel()).to(store.device)
+        indices = self._edge_indices(store, 0, store.neighbours.numel()).astype(np.int64)
+        return torch.from_numpy(indices).to(store.device)
 
-    def _edge_indices(self, store: GraphStore, start: int, end: int) -> Tensor:
+    def _edge_indices(self, store: GraphStore, start: int, end: int) -> np.ndarray:
         """:meth:`edge_attr` of the entries from ``start`` to ``end`` − 1, on the host."""
-        labels = torch.full((end - start, len(self.edge_kinds)), -1)
-        # Graphs without edges have no label columns: zip stops early.
-        columns = zip(self.edge_label_values or (), edge_label_columns(store, start, end), strict=False)
-        for column, (values, codes) in enumerate(columns):
-            index, has_value = find_values(values, codes)
-            labels[:, column] = torch.from_numpy(np.where(has_value, index, -1))
-        return labels
+        labels = None if store.edge_labels is None else store.edge_labels[start:end]
+        found = label_indices(self.edge_label_values or (), labels)
+        if found.shape[1] == len(self.edge_kinds):
+            return found
+        indices = np.full(
+            (end - start, len(self.edge_kinds)), -1
+        )  # graphs without edges have no label columns
+        indices[:, : found.shape[1]] = found
+        return indices
 
     # ------------------------------------------------------------------ fitting and applying
     def fit(self, store: GraphStore) -> FeatureRecipe:
@@ -380,29 +385,29 @@ class FeatureRecipe:
         """
         out = torch.zeros(store.num_nodes, self.num_columns, dtype=dtype)
         if store.num_nodes <= _NODES_PER_STEP:
-            self._encode_into(out, store)
+            self._encode_into(out.numpy(), store)
         else:  # in steps, so that no copy of all rows in float64 is held
             for start, end in size_chunks(store, _NODES_PER_STEP, _ENTRIES_PER_STEP):
                 first, stop = store.host_node_ptr[[start, end]].tolist()
-                self._encode_into(out[first:stop], store[start:end])
+                self._encode_into(out[first:stop].numpy(), store[start:end])
         return out.to(store.device)
 
-    def _encode_into(self, out: Tensor, store: GraphStore) -> None:
+    def _encode_into(self, out: np.ndarray, store: GraphStore) -> None:
         """Writes the input columns of all nodes into ``out``, zeros of shape ``[N, num_columns]``."""
         x = self._base_columns(store)  # [N, k], float64
-        degree = store.degree.cpu()
-        k, rows = x.shape[1], torch.arange(store.num_nodes)
-        out[:, :k] = torch.from_numpy(x)
+        degree = np.diff(store.edge_ptr.cpu().numpy())
+        k = x.shape[1]
+        out[:, :k] = x
         column = k
         if self.degree:
-            out[:, column] = degree.to(out.dtype)
+            out[:, column] = degree
             column += 1
         if self.degree_onehot is not None:
-            out[rows, column + degree.clamp_max(self.degree_onehot)] = 1
+            out[np.arange(len(out)), column + np.minimum(degree, self.degree_onehot)] = 1
             column += self.degree_onehot + 1
         if self.propagation:
             for power in propagate_powers(store, x, self.propagation):
-                out[:, column : column + k] = torch.from_numpy(power)
+                out[:, column : column + k] = power
                 column += k
 
     def _base_columns(self, store: GraphStore) -> np.ndarray:
@@ -418,12 +423,12 @@ class FeatureRecipe:
             attributes = store.node_attributes.cpu().double().numpy()
             x[:, :num_attributes] = self._standardised(attributes) if self.standardise else attributes
         column = num_attributes
-        columns = node_label_columns(store) if self.labels else []
-        for values, labels in zip(blocks, columns, strict=True):
-            index, has_column = find_values(values, labels)
-            rows = np.flatnonzero(has_column)
-            x[rows, column + index[rows]] = 1
-            column += len(values)
+        if self.labels and blocks:
+            index = label_indices(blocks, store.node_labels)  # [N, label columns]
+            sizes = [len(values) for values in blocks]
+            rows, places = np.nonzero(index >= 0)
+            x[rows, (index + (column + np.cumsum(sizes) - sizes))[rows, places]] = 1
+            column += sum(sizes)
         if edge_blocks:
             x[:, column:] = count_edge_labels(store, edge_blocks)
         return x
@@ -587,7 +592,7 @@ def propagate_powers(store: GraphStore, x: np.ndarray, count: int) -> Iterator[n
         count (int): Number of powers.
     """
     adjacency = _adjacency(store)
-    scale = (store.degree.cpu().numpy() + _DIAGONAL)[:, None] ** -0.5
+    scale = (np.diff(store.edge_ptr.cpu().numpy()) + _DIAGONAL)[:, None] ** -0.5
     for _ in range(count):
         x = x * scale
         x = (adjacency @ x + _DIAGONAL * x) * scale
@@ -598,9 +603,9 @@ def _adjacency(store: GraphStore) -> csr_array:
     """Block-diagonal adjacency of all graphs, entries 1 in float64, ``[N, N]``."""
     from scipy.sparse import csr_array
 
-    N, degree = store.num_nodes, store.degree.cpu()
-    first = store.node_ptr[:-1].repeat_interleave(store.sizes).cpu()  # first node of each node's graph
-    wide = torch.int32 if max(N, store.neighbours.numel()) < 2**31 else torch.int64
-    column = store.neighbours.cpu().to(wide) + first.to(wide).repeat_interleave(degree)
-    ones = np.ones(column.numel())
-    return csr_array((ones, column.numpy(), store.edge_ptr.cpu().to(wide).numpy()), shape=(N, N))
+    N, nodes, entries = store.num_nodes, store.host_node_ptr.numpy(), store.host_entry_ptr.numpy()
+    wide = np.int32 if max(N, store.neighbours.numel()) < 2**31 else np.int64
+    # The first node of its graph, for each entry.
+    column = store.neighbours.cpu().numpy() + np.repeat(nodes[:-1].astype(wide), np.diff(entries))
+    ptr = store.edge_ptr.cpu().numpy().astype(wide)
+    return csr_array((np.ones(len(column)), column, ptr), shape=(N, N))

@@ -59,10 +59,7 @@ def graph_hashes(store: GraphStore, recipe: InputColumns) -> NDArray[np.uint64]:
 
 def _edge_terms(store: GraphStore, labels: bool) -> NDArray[np.uint64]:
     """A number for each edge entry, ``[M]``: 0 for an edge of weight 1 without labels, whatever the store holds."""
-    terms = np.zeros(store.neighbours.numel(), np.uint64)
-    if labels and store.edge_labels is not None:
-        for column in store.edge_labels.long().unbind(1):
-            terms = mix64(terms + mix64(column.contiguous().numpy().view(np.uint64)))
+    terms = row_colours(store.neighbours.numel(), (store.edge_labels if labels else None,))
     if store.edge_weight is not None:
         weight = store.edge_weight.float().double().contiguous()
         hashed = mix64(weight.numpy().view(np.uint64))

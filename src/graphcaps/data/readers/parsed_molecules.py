@@ -15,21 +15,21 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from importlib import metadata
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from graphcaps.chemistry.featurizers import ELEMENT, FeatureColumn, Featurizer
 from graphcaps.chemistry.rdkit_pool import Answer, call_rdkit
 from graphcaps.chemistry.rdkit_tasks import ATOM_NUMBERS, MAX_SMILES_LENGTH
 from graphcaps.data.datasets.cache import load_cached_store, save_cached
 from graphcaps.data.store import GraphStore, offsets
-from graphcaps.ops.edges import EdgeReport, clean_edges
+from graphcaps.ops.edges import EdgeReport
 
 __all__ = [
     "MIN_CACHED",
@@ -201,39 +201,53 @@ def _to_molecules(
     # One step at least, which gives empty arrays of the right types.
     starts = range(0, max(len(answers), 1), _STEP)
     steps = [_convert(answers[start : start + _STEP], featurizer) for start in starts]
-    bonds = torch.cat([step.edge_labels for step in steps])
+    arrays = {name: _joined([getattr(step, name) for step in steps]) for name in _ARRAYS}
+    num_bonds = len(arrays["neighbours"]) // 2
     store = GraphStore(
         name,
-        offsets(torch.cat([step.sizes for step in steps])),
-        offsets(torch.cat([step.degree for step in steps])),
-        torch.cat([step.neighbours for step in steps]),
-        node_labels=torch.cat([step.node_labels for step in steps]),
-        edge_labels=bonds if len(bonds) else None,
-        truth={ELEMENT.name: torch.cat([step.elements for step in steps])},
-        report=EdgeReport.total([step.report for step in steps]),
+        torch.from_numpy(_offsets(arrays["sizes"])),
+        torch.from_numpy(_offsets(arrays["degree"])),
+        torch.from_numpy(arrays["neighbours"]),
+        node_labels=torch.from_numpy(arrays["node_labels"]),
+        edge_labels=torch.from_numpy(arrays["edge_labels"]) if num_bonds else None,
+        truth={ELEMENT.name: torch.from_numpy(arrays["elements"])},
+        report=EdgeReport(rows=2 * num_bonds, edges=num_bonds),
         smiles=tuple(answer.texts[0] for answer in answers),
         featurizer=featurizer.name,
         fragments=fragments,
     )
-    fragmented = sum(int((step.fragments > 1).sum()) for step in steps)
-    return ParsedMolecules(store, problems, fragmented)
+    return ParsedMolecules(store, problems, int((arrays["fragments"] > 1).sum()))
 
 
 @dataclass(frozen=True, eq=False)
 class _ConvertedMolecules:
     """Arrays of some molecules, as those of a :class:`GraphStore`, and the number of fragments of each."""
 
-    sizes: Tensor
-    degree: Tensor
-    neighbours: Tensor
-    node_labels: Tensor
-    edge_labels: Tensor
-    elements: Tensor
-    report: EdgeReport
+    sizes: NDArray[np.int64]
+    degree: NDArray[np.int64]
+    neighbours: NDArray[np.int32]
+    node_labels: NDArray[np.int8]
+    edge_labels: NDArray[np.int8]
+    elements: NDArray[np.int8]
     fragments: NDArray[np.int64]
 
 
+_ARRAYS = tuple(entry.name for entry in fields(_ConvertedMolecules))
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _offsets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cumulative sums with a leading zero."""
+    sums = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
 def _convert(answers: Sequence[Answer], featurizer: Featurizer) -> _ConvertedMolecules:
+    """Arrays of some molecules. In numpy: a server converts one at a time, and torch's calls take longer."""
     numbers = np.frombuffer(b"".join(answer.content for answer in answers), dtype=ATOM_NUMBERS)
     itemsize = numbers.dtype.itemsize
     lengths = np.array([len(answer.content) // itemsize for answer in answers], dtype=np.int64)
@@ -246,25 +260,18 @@ def _convert(answers: Sequence[Answer], featurizer: Featurizer) -> _ConvertedMol
     first += num_bonds * len(featurizer.bonds)
     ends = _read_columns(numbers, first, num_bonds, 2).astype(np.int64)
     nodes = sizes.cumsum() - sizes  # first node of each molecule
-    begin, end = torch.from_numpy(ends + np.repeat(nodes, num_bonds))
-    bond_labels = _label_table(featurizer.bonds, bonds)
-    edges = clean_edges(
-        torch.cat([begin, end]),
-        torch.cat([end, begin]),
-        int(sizes.sum()),
-        labels=torch.cat([bond_labels, bond_labels]),
-    )
-    assert edges.labels is not None
-    degree = edges.ptr.diff()
-    local = edges.neighbours - torch.from_numpy(np.repeat(nodes, sizes)).repeat_interleave(degree)
+    N = int(sizes.sum())
+    # Both directions of each bond, in the order of their nodes; RDKit has neither loops nor two bonds of a pair.
+    source = (ends + np.repeat(nodes, num_bonds)).reshape(-1)
+    target = ends[::-1].reshape(-1)  # within the molecule
+    order = np.argsort(source * max(N, 1) + target)
     return _ConvertedMolecules(
-        torch.from_numpy(sizes),
-        degree,
-        local.to(torch.int32),
+        sizes,
+        np.bincount(source, minlength=N),
+        target[order].astype(np.int32),
         _label_table(featurizer.atoms, atoms),
-        edges.labels,
-        torch.from_numpy(atoms[0].astype(np.int8)),
-        edges.report,
+        np.tile(_label_table(featurizer.bonds, bonds), (2, 1))[order],
+        atoms[0].astype(np.int8),
         fragments,
     )
 
@@ -284,7 +291,14 @@ def _read_columns(
     return numbers[rows + np.arange(columns)[:, None] * np.repeat(counts, counts)]
 
 
-def _label_table(columns: Sequence[FeatureColumn], numbers: NDArray[np.integer[Any]]) -> Tensor:
-    """Codes of atoms or bonds, int8, ``[rows, columns]``, from RDKit's numbers, ``[columns, rows]``."""
-    codes = [column.codes(listed).astype(np.int8) for column, listed in zip(columns, numbers, strict=True)]
-    return torch.from_numpy(np.stack(codes, axis=1))
+def _label_table(columns: tuple[FeatureColumn, ...], numbers: NDArray[np.int16]) -> NDArray[np.int8]:
+    """Codes of atoms or bonds, ``[rows, columns]``, from RDKit's numbers, ``[columns, rows]``."""
+    codes = _all_codes(columns)[np.arange(len(columns))[:, None], numbers.view(np.uint16)]
+    return np.ascontiguousarray(codes.T)
+
+
+@cache
+def _all_codes(columns: tuple[FeatureColumn, ...]) -> NDArray[np.int8]:
+    """Code of each number of 16 bits in each column, ``[columns, 65536]``."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int64)
+    return np.stack([column.codes(every).astype(np.int8) for column in columns])
