@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -198,3 +199,19 @@ def _cpu_ticks(pid: str) -> int:
     """CPU time of a process; importing RDKit takes less than half a second of it."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return int(user) + int(system)
+
+
+@pytest.mark.parametrize(("processes", "requests"), [(1, 1), (2, 16)])
+def test_a_single_process_gets_a_few_molecules_in_one_request(processes: int, requests: int) -> None:
+    sent: list[list[str]] = []
+
+    class Recorder:
+        def send(self, request: Mapping[str, list[str]], *_: object) -> None:
+            sent.append(request["items"])
+
+    items = [f"C{'C' * index}" for index in range(16)]
+    work = rdkit_pool._Work("graph", items, {}, 1.0, False, processes=processes)
+    for _ in range(20):
+        work.assign(cast(rdkit_pool._RDKitProcess, Recorder()))
+    assert len(sent) == requests
+    assert [item for listed in sent for item in listed] == items

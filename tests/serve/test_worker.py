@@ -89,10 +89,15 @@ def test_a_batch_that_cannot_be_read_together_is_read_one_by_one(monkeypatch: py
 def test_the_server_learns_what_is_read() -> None:
     steps: list[int] = []
     handle_batch(molecule_model(), Limits(), [smiles("CCO"), smiles("CCN")], on_read=steps.append)
-    assert steps == [2, 0, 1, 2]
+    assert steps == [2]  # both are read together, and predicted together
+    steps.clear()
+    table = WorkerRequest("predict", "text/csv", {}, b"smiles\nCCC\n")
+    batch = [smiles("CCO"), table, smiles("CCN"), table]
+    handle_batch(molecule_model(), Limits(), batch, on_read=steps.append)
+    assert steps == [4, 1, 3, 4]
     steps.clear()
     handle_batch(molecule_model(), Limits(), [smiles("CCO")], on_read=steps.append)
-    assert steps == [0, 1]
+    assert steps == [0]
 
 
 def test_small_batches_are_read_and_predicted_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,9 +169,10 @@ class RDKitPool:
     ) -> list[Answer]:
         """As :func:`call_rdkit`; ``progress`` is called with the number of molecules that are done."""
         with self._lock:
-            work = _Work(task, items, options or {}, self.seconds, until_problem)
+            count = min(self.max_processes, 1 + (len(items) - 1) // _FEW)
+            work = _Work(task, items, options or {}, self.seconds, until_problem, processes=count)
             try:
-                self._perform(work, progress)
+                self._perform(work, count, progress)
             finally:  # Ctrl-C, or molecules behind the first problem: their answers are of no use any more
                 for process in self._processes:
                     if process.is_busy:
@@ -186,9 +187,8 @@ class RDKitPool:
                 process.kill()
             self._processes = []
 
-    def _perform(self, work: _Work, progress: Callable[[int], None] | None) -> None:
-        """Distributes the molecules and collects the answers."""
-        count = min(self.max_processes, 1 + (len(work.items) - 1) // _FEW)
+    def _perform(self, work: _Work, count: int, progress: Callable[[int], None] | None) -> None:
+        """Distributes the molecules to ``count`` processes and collects the answers."""
         failed_starts = 0
         while not work.is_finished:
             processes = [process for process in self._processes if not process.is_closed]
@@ -222,6 +222,7 @@ class _Work:
         options: Mapping[str, Option],
         seconds: float,
         until_problem: bool,
+        processes: int = 1,
     ) -> None:
         self.task, self.items, self.options, self.seconds = task, items, options, seconds
         self.until_problem = until_problem
@@ -230,7 +231,8 @@ class _Work:
         self._left = len(items)
         self._num_bytes = 0  # of all answers
         self._deaths: dict[int, int] = {}  # processes that ended at a molecule
-        chunk = max(1, min(_MAX_CHUNK, len(items) // 16))
+        # Several processes take many chunks in turn; one process gets all molecules at once, if they are few.
+        chunk = max(1, min(_MAX_CHUNK, len(items) if processes == 1 else len(items) // 16))
         starts = range(0, len(items), chunk)
         self._chunks = deque((start, min(start + chunk, len(items))) for start in starts)
 
@@ -381,7 +383,7 @@ class _RDKitProcess:
 def _wait(processes: Sequence[_RDKitProcess]) -> list[_RDKitProcess]:
     """Waits until a process has written something or is late, and returns those that have written."""
     active = [process for process in processes if process.is_busy or process.is_starting]
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:  # unlike epoll, it needs no system call to be made
         for process in active:
             selector.register(process.output, selectors.EVENT_READ, process)
         first = min(process.deadline for process in active)

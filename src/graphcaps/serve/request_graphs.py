@@ -65,8 +65,17 @@ class RequestGraph:
         return int(end - first)
 
 
-Molecules = Mapping[str, RequestGraph]
-"""Molecules by their SMILES, each with that as its name."""
+@dataclass(frozen=True, eq=False)
+class Molecules:
+    """Molecules of several requests that were read together.
+
+    Args:
+        by_smiles (dict): Each with its SMILES as its name.
+        requests (frozenset): Indices of the requests that list no other molecules.
+    """
+
+    by_smiles: Mapping[str, RequestGraph]
+    requests: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +88,7 @@ class _Reader:
     fitted: FittedModel
     limits: Limits
     unseen: UnseenPolicy
-    molecules: Molecules
+    molecules: Mapping[str, RequestGraph]
 
     @property
     def recipe(self) -> FeatureRecipe:
@@ -105,13 +114,13 @@ def read_request(
         limits (Limits): Limits of the request.
         column (str): Column of a table with the SMILES. (default: ``"smiles"``)
         unseen (str): As in :meth:`FittedModel.scores`. (default: ``"refuse"``)
-        molecules (dict, optional): Molecules of :func:`read_molecules`; others are read here. (default: none)
+        molecules (Molecules, optional): Those of :func:`read_molecules`; others are read here. (default: none)
 
     Raises:
         RequestError: 415 for an unknown format, 413 for too many graphs or nodes, 422 for an invalid form.
         DataError: If a file cannot be read at all.
     """
-    reader = _Reader(fitted, limits, unseen, molecules or {})
+    reader = _Reader(fitted, limits, unseen, {} if molecules is None else molecules.by_smiles)
     files = read_uploads(content_type, body)
     edge_tables = [file for file in files if _EDGE_TABLES.fullmatch(file.name)]
     if len(edge_tables) < 2:
@@ -128,9 +137,7 @@ def read_request(
     return graphs
 
 
-def read_molecules(
-    requests: Sequence[tuple[str, bytes]], fitted: FittedModel, limits: Limits
-) -> dict[str, RequestGraph]:
+def read_molecules(requests: Sequence[tuple[str, bytes]], fitted: FittedModel, limits: Limits) -> Molecules:
     """The molecules of all requests that list SMILES in JSON, read together.
 
     For a molecule or two, the call takes most of the time. Molecules of other requests, and all if they cannot be read
@@ -141,11 +148,13 @@ def read_molecules(
         fitted (FittedModel): The model that the molecules are for.
         limits (Limits): Limits of each request.
     """
-    texts = [text for content_type, body in requests for text in _listed_smiles(content_type, body, limits)]
+    listed = [_listed_smiles(content_type, body, limits) for content_type, body in requests]
+    texts = [text for smiles in listed for text in smiles]
     try:
-        return _parse_smiles(texts, _Reader(fitted, limits, "refuse", {}))
+        by_smiles = _parse_smiles(texts, _Reader(fitted, limits, "refuse", {}))
     except GraphcapsError:
-        return {}
+        return Molecules({})
+    return Molecules(by_smiles, frozenset(index for index, smiles in enumerate(listed) if smiles))
 
 
 def _listed_smiles(content_type: str, body: bytes, limits: Limits) -> list[str]:

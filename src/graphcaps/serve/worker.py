@@ -88,8 +88,9 @@ def handle_batch(
         fitted (FittedModel): The model.
         limits (Limits): Limits of each request.
         requests (sequence): The requests.
-        on_read (Callable, optional): Called with the index of each request before it is read, and with their number
-            while several are read together and when all are read.
+        on_read (Callable, optional): Called with the index of a request before it is read, and with the number of
+            requests while several are read together and when all are read. What is the same as in the last call, as
+            for requests that list only molecules that were read together, is not reported again.
     """
     from graphcaps.serve.request_graphs import read_molecules, read_request
     from graphcaps.serve.responses import predict_requests, respond
@@ -97,25 +98,33 @@ def handle_batch(
 
     responses: dict[int, Response] = {}
     graphs: dict[int, list[RequestGraph]] = {}
-    if on_read is not None and len(requests) > 1:
-        on_read(len(requests))
+    reading = -1
+
+    def report(index: int) -> None:
+        nonlocal reading
+        if on_read is not None and index != reading:
+            on_read(index)
+        reading = index
+
+    if len(requests) > 1:
+        report(len(requests))
     bodies = [(request.content_type, request.body) for request in requests]
     with use_threads(1):  # operations of a few microseconds, which several threads make slower
         molecules = read_molecules(bodies, fitted, limits) if len(requests) > 1 else None
         for index, request in enumerate(requests):
-            if on_read is not None:
-                on_read(index)
-            reading = {
+            if molecules is None or index not in molecules.requests:
+                report(index)
+            options = {
                 name: request.options[name] for name in ("column", "unseen") if name in request.options
             }
             try:
                 graphs[index] = read_request(
-                    request.content_type, request.body, fitted, limits, molecules=molecules, **reading
+                    request.content_type, request.body, fitted, limits, molecules=molecules, **options
                 )
             except Exception as error:
                 responses[index] = _failed(error)
-    if on_read is not None:
-        on_read(len(requests))
+    if len(requests) > 1:  # a single request is the only one that may end the worker
+        report(len(requests))
     rows: dict[int, list[dict[str, Any]]] = {}
     num_nodes = {index: _num_nodes(listed) for index, listed in graphs.items()}
     for indices in _groups(num_nodes, limits):
