@@ -29,6 +29,7 @@ __all__ = [
     "Routing",
     "Segments",
     "ShapeRepr",
+    "TrainingLoss",
 ]
 
 Precision = Literal["float32", "tf32", "bf16"]
@@ -437,6 +438,24 @@ class LossTerms(ShapeRepr):
         else:
             total = torch.add(self.total, term, alpha=weight)
         return LossTerms(total, {**self.terms, name: term})
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TrainingLoss(ShapeRepr):
+    """The loss of a training batch.
+
+    Args:
+        terms (LossTerms): The loss.
+        class_scores (Tensor): Class scores, ``[*lead, B, O]``.
+    """
+
+    terms: LossTerms
+    class_scores: Tensor
+
+    def backward(self) -> None:
+        """Adds the gradients of the loss to those of the parameters."""
+        # Replicas are independent: the gradients of each are as if it were alone.
+        self.terms.total.backward(torch.ones_like(self.terms.total))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.data.store import GraphStore
-from graphcaps.ops.propagation.adjacency_tiles import AdjacencyTiles, hop_matrices, keep_adjacency_tiles
+from graphcaps.ops.propagation.adjacency_tiles import AdjacencyTiles, dense_matrices, keep_adjacency_tiles
 from graphcaps.ops.ragged.tiles import TILE_HEIGHT, Tiles, keep_tiles
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 
@@ -142,7 +142,7 @@ def _attach_tiles(
         adjacency = torch.zeros(M * t * t, dtype=dtype)
         adjacency[torch.from_numpy(np.repeat(row, degree) * t + store.neighbours.numpy()[entry])] = 1
         adjacency = adjacency.view(M, t, t)
-        hop = hop_matrices(adjacency)
+        dense = adjacency, *dense_matrices(adjacency, torch.from_numpy(holes))
     first, first_row = 0, 0
     for batch in batches:
         B, V = batch.segments.num_graphs, batch.segments.num_rows
@@ -156,5 +156,5 @@ def _attach_tiles(
         )  # fmt: skip
         keep_tiles(batch.segments, tiles)
         if adjacency is not None:
-            keep_adjacency_tiles(batch.edges, AdjacencyTiles(tiles, adjacency[these], hop[these]))
+            keep_adjacency_tiles(batch.edges, AdjacencyTiles(tiles, *(each[these] for each in dense)))
         first, first_row = first + B, first_row + V

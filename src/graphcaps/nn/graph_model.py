@@ -15,9 +15,9 @@ from graphcaps.ops.compilation import untraced
 from graphcaps.ops.ragged.reductions import clear_padding
 from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.registry import RegisteredModel
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput
+from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput, TrainingLoss
 
-__all__ = ["GraphModel", "ModelFactory"]
+__all__ = ["GraphModel", "ModelFactory", "TrainingFunction"]
 
 
 class GraphModel(RegisteredModel, nn.Module, ABC):
@@ -92,6 +92,19 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             y (Tensor): Classes, −1 at padding, ``[*lead, B]``.
             options (LossOptions): Weights of classes, graphs and loss terms. (default: those of :class:`LossOptions`)
         """
+
+    def training_loss(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
+        """:meth:`loss` of :meth:`forward_batch` for a batch with classes, with its class scores."""
+        assert batch.y is not None
+        output = self.forward_batch(batch, batch.y)
+        return TrainingLoss(self.loss(output, batch.y, options), output.class_scores)
+
+    def training_function(self) -> TrainingFunction:
+        """What training steps call; as an optimizer, it refers to the tensors that the model has now.
+
+        A model can return a faster form of :meth:`training_loss`, which this is otherwise.
+        """
+        return self.training_loss
 
     def node_features(self, batch: GraphBatch) -> Tensor:
         """The input features of the nodes, ``[*lead, V, in]``, with 0 in padding rows.
@@ -196,6 +209,9 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             collated = GraphBatch.without_nodes((), 1 if num_graphs is None else num_graphs, x)
         return attach_precomputed(owner, collated, self.precomputation, dtype)
 
+
+TrainingFunction = Callable[[GraphBatch, LossOptions], TrainingLoss]
+"""Loss and class scores of a batch with classes."""
 
 ModelFactory = Callable[[tuple[int, ...]], GraphModel]
 """Builds a model with the given leading axes."""

@@ -11,7 +11,8 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context, ContextKind, context_kinds
 from graphcaps.nn.decoder import AdjacencyDecoder
-from graphcaps.nn.graph_model import GraphModel
+from graphcaps.nn.fused_training import FusedTraining, fused_network
+from graphcaps.nn.graph_model import GraphModel, TrainingFunction
 from graphcaps.nn.losses import LOWER_MARGIN, UPPER_MARGIN, margin_loss
 from graphcaps.nn.part_loss import (
     CONTEXT_HOPS,
@@ -434,3 +435,14 @@ class HGCN(GraphModel):
         if isinstance(output, PartsOutput):
             loss = loss.plus("parts", output.parts_loss, self.parts_weight)
         return loss
+
+    def training_function(self) -> TrainingFunction:
+        """What training steps call; for small graphs on a CPU it is one operation (:class:`FusedTraining`)."""
+        is_own = type(self).forward_batch is HGCN.forward_batch and type(self).loss is HGCN.loss
+        if is_own and self.parts is None:
+            margins = self.upper_margin, self.lower_margin
+            network = fused_network(self.primary, self.layers, self.decoder, margins, self.lead)
+            if network is not None:
+                norms = [part.norm for part in (self.primary, *self.layers)]
+                return FusedTraining(self, network, norms, cast(PrimaryCapsules, self.primary).dropout)
+        return super().training_function()

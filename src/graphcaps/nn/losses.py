@@ -9,10 +9,17 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops.graph_mean import mean_over_graphs, weight_graphs
 from graphcaps.ops.margin_loss.margin_loss import margin_loss as margin_loss_op
 
-__all__ = ["LOWER_MARGIN", "UPPER_MARGIN", "check_class_type", "cross_entropy", "margin_loss"]
+__all__ = [
+    "ABSENT_WEIGHT",
+    "LOWER_MARGIN",
+    "UPPER_MARGIN",
+    "check_class_type",
+    "cross_entropy",
+    "margin_loss",
+]
 
-UPPER_MARGIN, LOWER_MARGIN = 0.9, 0.1
-"""Margins of the published loss."""
+UPPER_MARGIN, LOWER_MARGIN, ABSENT_WEIGHT = 0.9, 0.1, 0.5
+"""Margins of the published loss, and the weight of the classes that are absent."""
 
 
 def margin_loss(
@@ -21,7 +28,7 @@ def margin_loss(
     *,
     upper: float | Tensor = UPPER_MARGIN,
     lower: float | Tensor = LOWER_MARGIN,
-    absent_weight: float = 0.5,
+    absent_weight: float = ABSENT_WEIGHT,
     class_weight: Tensor | None = None,
     graph_weight: Tensor | None = None,
 ) -> Tensor:

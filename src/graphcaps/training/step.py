@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from graphcaps.data.step_batches import collate_steps
@@ -49,6 +48,7 @@ class TrainingStep:
     ) -> None:
         self.model, self.adam, self.metrics, self.options = model, adam, metrics, options
         self.reduce = reduce
+        self._loss = model.training_function()
 
     def __call__(self, batch: GraphBatch, active: Tensor | None, graph_weight: Tensor | None = None) -> None:
         """Trains on one batch.
@@ -60,17 +60,16 @@ class TrainingStep:
         """
         assert batch.y is not None
         options = self.options if graph_weight is None else replace(self.options, graph_weight=graph_weight)
-        output = self.model.forward_batch(batch, batch.y)
-        terms = self.model.loss(output, batch.y, options)
+        loss = self._loss(batch, options)
+        terms = loss.terms
         self.adam.zero_grad()
         with profiled("backward"):
-            # Replicas are independent: the gradients of each are as if it were alone.
-            terms.total.backward(torch.ones_like(terms.total))
+            loss.backward()
         if self.reduce is not None:
             terms = self.reduce(self.adam.parameters, terms)
         with profiled("update"):
             self.adam.step(active=active)
-        self.metrics.add(terms, output.class_scores, batch.y)
+        self.metrics.add(terms, loss.class_scores, batch.y)
 
 
 class EagerRunner:

@@ -21,7 +21,7 @@ from graphcaps.types import EdgeTable, Segments
 __all__ = [
     "AdjacencyTiles",
     "adjacency_tiles",
-    "hop_matrices",
+    "dense_matrices",
     "keep_adjacency_tiles",
     "tile_hop",
     "tiles_to_rows",
@@ -35,12 +35,20 @@ class AdjacencyTiles:
     Args:
         tiles (Tiles): The tiles; every graph is one.
         adjacency (Tensor): A, ``[F·B, t, t]``, zero in holes.
-        hop (Tensor): :math:`\\hat A` of :func:`graphcaps.ops.propagate`, of the same shape.
+        hop (Tensor): :math:`\\hat A` of :func:`graphcaps.ops.propagate`, of the same shape, zero in holes.
+        filled (Tensor): 1 at the rows of a graph, 0 in holes, ``[F·B, 1, t]``.
+        pairs (Tensor): 1 at the pairs of rows of a graph, 0 in holes, ``[F·B, t, t]``.
+        absent (Tensor): 1 − A, ``[F·B, t, t]``.
+        sign (Tensor): 1 at pairs without an edge, −1 at edges, 0 on the diagonal and in holes, ``[F·B, t, t]``.
     """
 
     tiles: Tiles
     adjacency: Tensor
     hop: Tensor
+    filled: Tensor
+    pairs: Tensor
+    absent: Tensor
+    sign: Tensor
 
 
 def adjacency_tiles(edges: EdgeTable, segments: Segments, dtype: torch.dtype) -> AdjacencyTiles | None:
@@ -61,7 +69,9 @@ def adjacency_tiles(edges: EdgeTable, segments: Segments, dtype: torch.dtype) ->
         entry = position[pairs.target] * t + position[pairs.source] % t
         blocks = tiles.rows.shape[:-1].numel()
         adjacency = torch.zeros(blocks * t * t, dtype=dtype).index_fill_(0, entry, 1).view(blocks, t, t)
-        edges.memo[key] = AdjacencyTiles(tiles, adjacency, hop_matrices(adjacency))
+        edges.memo[key] = AdjacencyTiles(
+            tiles, adjacency, *dense_matrices(adjacency, tiles.holes.view(blocks, t))
+        )
     cached: AdjacencyTiles = edges.memo[key]
     return cached
 
@@ -71,12 +81,23 @@ def keep_adjacency_tiles(edges: EdgeTable, matrices: AdjacencyTiles) -> None:
     edges.memo["adjacency tiles", matrices.adjacency.dtype] = matrices
 
 
-def hop_matrices(adjacency: Tensor) -> Tensor:
-    r""":math:`\hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}` of dense A, ``[…, t, t]``."""
-    scale = (adjacency.sum(-1, keepdim=True) + 1).rsqrt_()
+def dense_matrices(adjacency: Tensor, holes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    r"""``hop``, ``filled``, ``pairs``, ``absent`` and ``sign`` of :class:`AdjacencyTiles`.
+
+    :math:`\hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2}`, without the diagonal in holes.
+
+    Args:
+        adjacency (Tensor): A, ``[N, t, t]``, zero in holes.
+        holes (Tensor): True in holes, ``[N, t]``.
+    """
+    filled = (~holes).to(adjacency.dtype).unsqueeze(-2)
+    scale = (adjacency.sum(-1, keepdim=True) + 1).rsqrt_().mul_(filled.mT)
     hop = adjacency * scale * scale.mT
     hop.diagonal(dim1=-2, dim2=-1).add_(scale.square_().squeeze(-1))
-    return hop
+    pairs = filled.mT * filled
+    sign = pairs - 2 * adjacency
+    sign.diagonal(dim1=-2, dim2=-1).zero_()
+    return hop, filled, pairs, 1 - adjacency, sign
 
 
 def tile_hop(

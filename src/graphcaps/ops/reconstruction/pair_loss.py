@@ -119,7 +119,7 @@ class _SmallGraphLoss(torch.autograd.Function):
         sign = absent - A  # 1 without an edge, −1 with one
         value = torch.addcmul(absent, value, sign, value=-1).add_(rule.epsilon)
         if any(ctx.needs_input_grad):
-            g = torch.ops.aten.hardtanh_backward(sign / value, S, *_open_interval(rule, z.dtype))
+            g = torch.ops.aten.hardtanh_backward(sign / value, S, *open_interval(rule, z.dtype))
             if rule.zero_diagonal:
                 g.diagonal(dim1=-2, dim2=-1).zero_()
             dZ = torch.bmm(g, Z).mul_(2 * weight)
@@ -191,7 +191,7 @@ def _single_tile_pairs(
     if need_grad:
         g = value.reciprocal()
         g.view(-1)[edge] = present.reciprocal_().neg_()
-        g = torch.ops.aten.hardtanh_backward(g, S, *_open_interval(rule, z.dtype))
+        g = torch.ops.aten.hardtanh_backward(g, S, *open_interval(rule, z.dtype))
         if rule.zero_diagonal:
             g.diagonal(dim1=-2, dim2=-1).zero_()
         # Z is zero in holes, so the values of g present add nothing.
@@ -251,7 +251,7 @@ def _tile_pairs(
     value.neg_().add_(1).add_(rule.epsilon)
     g = S
     if need_grad:
-        g = torch.ops.aten.hardtanh_backward(value.reciprocal(), S, *_open_interval(rule, S.dtype))
+        g = torch.ops.aten.hardtanh_backward(value.reciprocal(), S, *open_interval(rule, S.dtype))
         if zero:
             g.diagonal(dim1=-2, dim2=-1).zero_()
     # Z is zero in holes, so the values of g present add nothing; the logarithms of holes are left out here.
@@ -301,7 +301,7 @@ def _chunk(z: Tensor) -> int:
 
 
 @cache
-def _open_interval(rule: PairRule, dtype: torch.dtype) -> tuple[float, float]:
+def open_interval(rule: PairRule, dtype: torch.dtype) -> tuple[float, float]:
     """The rule's bounds, each moved outwards by one floating-point number, for the gradient of hardtanh.
 
     That gradient is zero at its bounds, ours is not. It takes one pass for two comparisons and a mask.

@@ -1,0 +1,1 @@
+"""The loss of a whole network on small graphs, with its gradients."""
