@@ -12,6 +12,7 @@ import pytest
 
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.applicability import TrainingProfile
+from graphcaps.inference.mixture import AnswerParts
 from graphcaps.inference.predictions import Predictions, predict_store
 from graphcaps.metrics import class_metrics
 from tests.small_models import labelled, labelled_model
@@ -173,3 +174,51 @@ def test_accuracy_counts_graphs_that_did_not_train_the_model():
     only_training = replace(predictions, used_in=("training",) * 8)
     assert (only_training.accuracy, only_training.metrics, only_training.measured_group) == (None, None, None)
     assert replace(predictions, used_in=None).accuracy == pytest.approx(4 / 8)
+
+
+def _csv_by_rows(predictions: Predictions) -> list[dict[str, str]]:
+    """The cells of the CSV file, one row of JSON values after the other."""
+
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:.9g}"
+
+    table = []
+    for row in predictions.rows(first=7):
+        cells = {"graph": str(row["graph"]), "id": row["id"], "class": row["class"] or ""}
+        cells["probability"] = number(row["probability"])
+        for name, values in (("probability", row["probabilities"]), ("length", row["lengths"])):
+            cells |= {f"{name}[{each}]": number(values and values[each]) for each in predictions.class_names}
+        for part in row["parts"] or [{"model": name} for name in ("hgcn", "wl-forest")]:
+            for entry in ("probability", "weight", "contribution"):
+                cells[f"part_{entry}[{part['model']}]"] = number(part.get(entry))
+        cells["disagreement"] = number(row["disagreement"])
+        cells["abstained"] = "yes" if row["abstained"] else ""
+        for name in ("out_of_distribution", "used_in", "true_class", "error"):
+            cells[name] = row[name] or ""
+        table.append(cells)
+    return table
+
+
+def test_csv_columns_equal_rows() -> None:
+    draw = np.random.default_rng(0)
+    p, q = draw.dirichlet([1.0, 1.0, 1.0], (2, 6))
+    p[4] = q[4] = np.nan
+    predictions = Predictions(
+        class_names=("a", "b", "c"),
+        score_kind="lengths",
+        scores=p**2,
+        probabilities=0.25 * p + 0.75 * q,
+        errors=("", "", "", "", "no nodes", ""),
+        true_classes=("a", "", "c", "a", "b", "b"),
+        abstain_below=0.6,
+        out_of_distribution=("", "too large", "", "", "", ""),
+        ids=tuple("uvwxyz"),
+        used_in=("training", None, "test", None, None, "validation"),
+        disagreement=draw.random(6),
+        parts=AnswerParts(("hgcn", "wl-forest"), (0.25, 0.75), np.stack([p, q])),
+    )
+    table = list(csv.DictReader(io.StringIO(predictions.to_csv(first=7))))
+    assert table == _csv_by_rows(predictions)
+    assert {row["abstained"] for row in table} == {"", "yes"}
+    without_header = predictions.to_csv(first=7, header=False)
+    assert predictions.to_csv(first=7).split("\n", 1)[1] == without_header

@@ -31,8 +31,7 @@ def csv_text(rows: Iterable[Sequence[object]], *, raw_text: bool = False) -> str
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for row in rows:
-        writer.writerow(
-            [escape_formula(cell) if isinstance(cell, str) and not raw_text else cell for cell in row]
-        )
+    if not raw_text:
+        rows = ([escape_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    writer.writerows(rows)
     return text.getvalue()

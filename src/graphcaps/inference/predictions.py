@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 import torch
 
-from graphcaps._io.csv_cells import csv_text
+from graphcaps._io.csv_cells import csv_text, escape_formula
 from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
 from graphcaps.errors import ArgumentError
@@ -294,30 +294,46 @@ class Predictions:
             header (bool): Whether there is a header line. (default: ``True``)
         """
         score_name = "length" if self.score_kind == "lengths" else "score"
-        columns = ["graph", *([] if self.ids is None else ["id"]), "class", "probability"]
-        columns += [f"probability[{name}]" for name in self.class_names]
-        columns += [f"{score_name}[{name}]" for name in self.class_names]
-        parts = () if self.parts is None else self.parts.names
-        columns += [f"{entry}[{name}]" for name in parts for entry in _PART_COLUMNS.values()]
-        columns += [] if self.disagreement is None else ["disagreement"]
-        columns += ["abstained", "out_of_distribution", "used_in"]
-        columns += [] if self.true_classes is None else ["true_class"]
-        table = [[*columns, "error"]] if header else []
-        for row in self.rows(first):
-            cells = [row["graph"], *([] if self.ids is None else [row["id"]])]
-            cells += [row["class"] or "", _format_number(row["probability"])]
-            for values in (row["probabilities"], row[f"{score_name}s"]):
-                cells += [
-                    _format_number(value) for value in (values or dict.fromkeys(self.class_names)).values()
-                ]
-            listed = row.get("parts") or [dict.fromkeys(_PART_COLUMNS)] * len(parts)
-            cells += [_format_number(part[entry]) for part in listed for entry in _PART_COLUMNS]
-            cells += [] if self.disagreement is None else [_format_number(row["disagreement"])]
-            cells += ["yes" if row["abstained"] else "", row["out_of_distribution"] or ""]
-            cells.append(row["used_in"] or "")
-            cells += [] if self.true_classes is None else [row["true_class"] or ""]
-            table.append([*cells, row["error"] or ""])
-        return csv_text(table, raw_text=raw_text)
+        failed = [bool(error) for error in self.errors]
+
+        def numbers(values: np.ndarray) -> list[str]:  # nine significant digits identify a float32 exactly
+            return [
+                "" if fails else f"{value:.9g}" for fails, value in zip(failed, values.tolist(), strict=True)
+            ]
+
+        def texts(values: Iterable[str | None]) -> list[str]:
+            return [escape_formula(value) if value and not raw_text else value or "" for value in values]
+
+        columns: dict[str, Sequence[object]] = {"graph": range(first + 1, first + len(self) + 1)}
+        columns |= {} if self.ids is None else {"id": texts(self.ids)}
+        columns |= {"class": texts(self.predicted), "probability": numbers(self.probabilities.max(-1))}
+        for name, values in (("probability", self.probabilities), (score_name, self.scores)):
+            columns |= {f"{name}[{each}]": numbers(values[:, i]) for i, each in enumerate(self.class_names)}
+        columns |= self._part_columns(numbers)
+        columns |= {} if self.disagreement is None else {"disagreement": numbers(self.disagreement)}
+        columns["abstained"] = ["yes" if each else "" for each in self.abstained]
+        for name, reasons in (("out_of_distribution", self.out_of_distribution), ("used_in", self.used_in)):
+            columns[name] = [""] * len(self) if reasons is None else texts(reasons)
+        columns |= {} if self.true_classes is None else {"true_class": texts(self.true_classes)}
+        columns["error"] = texts(self.errors)
+        head = csv_text([[*columns]], raw_text=raw_text) if header else ""
+        return head + csv_text(zip(*columns.values(), strict=True), raw_text=True)
+
+    def _part_columns(self, numbers: Callable[[np.ndarray], list[str]]) -> dict[str, Sequence[object]]:
+        """Columns of what each answer is made of; none without :attr:`parts`."""
+        shares = self._contributions()
+        if self.parts is None or shares is None:
+            return {}
+        best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
+        columns: dict[str, Sequence[object]] = {}
+        for part, name in enumerate(self.parts.names):
+            values = {
+                "probability": self.parts.probabilities[part, np.arange(len(self)), best],
+                "weight": np.full(len(self), self.parts.weights[part]),
+                "contribution": shares[part],
+            }
+            columns |= {f"{_PART_COLUMNS[entry]}[{name}]": numbers(each) for entry, each in values.items()}
+        return columns
 
 
 def predict_store(
@@ -504,11 +520,6 @@ def with_skipped_rows(predictions: Predictions, rows: GraphMetadata) -> Predicti
         disagreement=None if predictions.disagreement is None else expand(predictions.disagreement),
         parts=None if predictions.parts is None else predictions.parts.spread(is_graph),
     )
-
-
-def _format_number(value: float | None) -> str:
-    """Nine significant digits, which identify a float32 exactly."""
-    return "" if value is None else f"{value:.9g}"
 
 
 def _mean_and_max(values: np.ndarray) -> dict[str, float | None]:
