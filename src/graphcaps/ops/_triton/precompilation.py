@@ -61,12 +61,16 @@ def compile_kernels(
             kernels[id(function), key] = pool.submit(_build, function, specialization, device)
 
     try:
-        with _lock, _intercepted_launches(request, launched):
-            try:
-                with torch.autograd.set_multithreading_enabled(False), _ZeroedAllocations():
-                    computation()
-            except Exception:
-                _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
+        try:
+            with (
+                _lock,
+                _intercepted_launches(request, launched),
+                torch.autograd.set_multithreading_enabled(False),
+                _ZeroedAllocations(),
+            ):
+                computation()
+        except Exception:
+            _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
         for future in kernels.values():
             if error := future.exception():
                 _LOG.debug("A kernel could not be compiled before its launch.", exc_info=error)
