@@ -455,7 +455,9 @@ class TrainingLoss(ShapeRepr):
     def backward(self) -> None:
         """Adds the gradients of the loss to those of the parameters."""
         # Replicas are independent: the gradients of each are as if it were alone.
-        self.terms.total.backward(torch.ones_like(self.terms.total))
+        # Ones as an argument of backward have the same effect, but torch then imports sympy for half a second.
+        total = self.terms.total
+        (total * torch.ones_like(total)).sum().backward()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
