@@ -47,7 +47,7 @@ def _settings(model: str, names: str = "abc", **changes: Any) -> dict[str, Repli
 
 
 def _four() -> list[Replica]:
-    """Variants a to c, and c again, on training sets of 7, 20 and 21 graphs."""
+    """Variants a to c, and c again, on training sets of 3, 8 and 9 graphs."""
     sets = _replicas()
     return [replace(sets[number], variant=name) for name, number in (("a", 2), ("b", 0), ("c", 2), ("c", 1))]
 

@@ -14,7 +14,7 @@ from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _sco
 def test_a_streamed_batch_equals_a_resident_one() -> None:
     graphs = _graphs()
     store = with_kinds(graphs.as_store(), (3, 2))
-    chosen = torch.tensor([[7, 3, 24, -1], [3, 0, -1, -1]])
+    chosen = torch.tensor([[7, 3, 12, -1], [3, 0, -1, -1]])
     resident, streamed = (
         source.batch(graphs.x, chosen) for source in (store, StreamedStore(store, store.device))
     )
