@@ -100,7 +100,7 @@ class _Network(Subject):
     def build(self, lead: tuple[int, ...] = (), seed: int = 0) -> GraphModel:
         """A model in float64 and training mode; torch's generator is left as it was."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             return self.factory()(lead).double().train()
 
 

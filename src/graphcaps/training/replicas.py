@@ -93,7 +93,8 @@ def stack_replicas(
         stacked = factory((F,)).to(dtype)
         state = stacked.state_dict()
         for f, replica in enumerate(replicas):
-            torch.default_generator.manual_seed(replica.stream_seed)  # torch.manual_seed takes 1 ms without a GPU
+            # torch.manual_seed would seed generators of other devices too, for which it formats the call stack.
+            torch.default_generator.manual_seed(replica.stream_seed)
             draw = factory if variants is None else variants.get(replica.variant, factory)
             for name, value in draw(()).to(dtype).state_dict().items():
                 _replica_view(state, name, f).copy_(value)
