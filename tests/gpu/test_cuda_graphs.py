@@ -17,7 +17,7 @@ from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
-from graphcaps.training.cuda_graphs import BucketedRunner
+from graphcaps.training.cuda_graphs import BucketedRunner, StepSize
 from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.types import FeatureTable
 from tests.graphs import with_kinds
@@ -185,7 +185,7 @@ def test_capturing_changes_no_state() -> None:
     trainer.model.train()
     trainer._metrics.clear()  # as at the start of an epoch
     sums = trainer._metrics.read()
-    runner._prepare(4096)
+    runner._prepare(StepSize(4096, trainer.store.max_size))
     after = trainer.state()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     for name, value in trainer._metrics.read()["sums"].items():
