@@ -127,6 +127,7 @@ def test_captured_steps_equal_eager_steps(kind: str, arguments: dict[str, Any]) 
 def test_captures_find_their_kernels_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
+    monkeypatch.setenv("GRAPHCAPS_PRECOMPILE", "1")
     trainer, late = _trainer("hgcn", "captured", capsule_dim=48), list[str]()
     compile_first = trainer._compile_kernels
 

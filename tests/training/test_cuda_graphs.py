@@ -95,8 +95,11 @@ def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context"])
-def test_the_dry_run_that_collects_kernels_changes_no_training(kind: str) -> None:
+def test_the_dry_run_that_collects_kernels_changes_no_training(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton")
+    monkeypatch.setenv("GRAPHCAPS_PRECOMPILE", "1")
     from tests.ops._triton.stub_driver import stub_driver
 
     plain, compiled = (_trainer(kind, "bucketed", _replicas(), average_epochs=2) for _ in range(2))

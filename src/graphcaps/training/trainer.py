@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,9 @@ from graphcaps.training.weight_averaging import WeightAverage
 from graphcaps.types import FeatureTable, LossOptions
 
 __all__ = ["EpochEnd", "ReplicaTrainer", "StepMode", "Trainer", "TrainingError", "strip_prefix"]
+
+_PRECOMPILE = "GRAPHCAPS_PRECOMPILE"
+"""Environment variable: 1 compiles kernels on all cores before the first step. Off until it is measured on a GPU."""
 
 StepMode = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -315,7 +319,8 @@ class Trainer:
         schedule = self._schedule if self._schedule.epoch == self.epoch else self._draw_schedule(self.epoch)
         rows = len(self.replicas) * max(schedule.num_rows)
         with matmul_precision(self.config.precision, self._device), limit_threads(rows, self._device):
-            self._compile_kernels(schedule)
+            if os.environ.get(_PRECOMPILE) == "1":
+                self._compile_kernels(schedule)
             if self.average is not None:
                 self.average.begin()
             self._runner.run(schedule)
