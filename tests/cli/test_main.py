@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from graphcaps import __version__
+from graphcaps.cli import data
 from graphcaps.cli import main as program
 from graphcaps.data import load_dataset
 from graphcaps.errors import DataError
@@ -48,10 +49,11 @@ def test_help_has_an_example(arguments):
 
 
 def test_every_verb_has_an_example():
-    for command in program.data.app.registered_commands:
+    for command in data.app.registered_commands:
         assert (command.epilog or "").startswith("Example: graphcaps data"), command.name
-    for name, (_, example) in program.VERBS.items():
+    for name, example in program.VERBS.items():
         assert example.startswith(f"graphcaps {name}")
+    assert {command.name for command in program.app.registered_commands} == {*program.VERBS}
 
 
 # One process runs them one after the other: what a command may import is more than what those before it may.
@@ -86,6 +88,32 @@ def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
     command = [sys.executable, "-c", IMPORTS, str(model), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_program_imports_the_verb_that_it_is_called_with() -> None:
+    unused = {
+        "graphcaps.cli.explain",
+        "graphcaps.cli.train",
+        "graphcaps.data.readers.networks",
+        "graphcaps.ops.propagation.modulated_hop",
+        "graphcaps.ops.routing",
+    }
+    code = (
+        "import sys; from graphcaps.cli.main import main; sys.argv = ['graphcaps', 'data', 'info', 'planted-parts']\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        f"imported = {unused} & set(sys.modules)\n"
+        "if imported: sys.exit(f'imported {imported}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("verb", [*program.VERBS, "data"])
+def test_a_verb_alone_has_the_help_that_it_has_among_the_others(verb: str) -> None:
+    alone = RUNNER.invoke(program.make_app((verb,)), [verb, "--help"])
+    assert alone.exit_code == 0
+    assert alone.output == RUNNER.invoke(program.app, [verb, "--help"]).output
 
 
 def test_the_package_is_imported_without_a_library():

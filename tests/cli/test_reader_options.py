@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from graphcaps.chemistry.featurizers import FEATURIZERS
-from graphcaps.cli.main import VERBS
+from graphcaps.cli.main import verb_function
 from graphcaps.cli.reader_options import AtomFeaturizer, SplitColumn, takes_reader_options
 from graphcaps.data.datasets.loading import open_dataset
 
@@ -60,7 +60,7 @@ def test_options_can_be_left_out_and_added() -> None:
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "compare", "tune", "predict", "explain"])
 def test_commands_that_read_have_the_options(verb: str) -> None:
-    names = {*inspect.signature(VERBS[verb][0]).parameters}
+    names = {*inspect.signature(verb_function(verb)).parameters}
     left_out = {"duplicates", "featurizer"} if verb in ("predict", "explain") else set()
     assert names & ALL == ALL - left_out
     assert "reader" not in names

@@ -1,17 +1,19 @@
 """The program ``graphcaps``: registers the verbs, and reports user errors in one sentence with exit code 2.
 
-Verbs import the library when they run, so that ``graphcaps --help`` does not wait for torch.
+Verbs import the library when they run, so that ``graphcaps --help`` does not wait for torch. The program imports and
+registers only the verb that it is called with; :data:`app` has all of them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -19,52 +21,32 @@ from typer.core import TyperGroup
 
 from graphcaps import __version__
 from graphcaps._io.allocator import enable_huge_pages
-from graphcaps.cli import (
-    bench,
-    compare,
-    data,
-    demo,
-    evaluate,
-    explain,
-    info,
-    predict,
-    reproduce,
-    serve,
-    train,
-    tune,
-)
 from graphcaps.cli.interrupts import STOPPED, defer_interrupts
 from graphcaps.cli.output import as_options, note, print_text
 from graphcaps.cli.processes import check_verb, claim_message, end_rank, leave_ranks
 from graphcaps.errors import GraphcapsError
 
-__all__ = ["app", "main"]
+__all__ = ["SHORT_VERBS", "VERBS", "app", "main", "make_app", "verb_function"]
 
 # Read by torch's thread pool when it starts. Waiting threads spin; if another program uses the core, long spinning
 # makes training up to thirty times slower (docs/training.md). On free cores the setting hardly matters.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 enable_huge_pages()
 
-VERBS: dict[str, tuple[Callable[..., None], str]] = {
-    "bench": (bench.bench, "graphcaps bench MUTAG --device cpu"),
-    "compare": (
-        compare.compare,
-        "graphcaps compare MUTAG PTC_MR --models hgcn,gin,wl-forest --out comparison",
-    ),
-    "demo": (demo.demo, "graphcaps demo --out demo"),
-    "evaluate": (
-        evaluate.evaluate,
-        "graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out runs",
-    ),
-    "explain": (explain.explain, "graphcaps explain mutag.safetensors MUTAG --graph 3"),
-    "info": (info.info, "graphcaps info mutag.safetensors"),
-    "predict": (predict.predict, "graphcaps predict mutag.safetensors new.zip --out new.csv"),
-    "reproduce": (reproduce.reproduce, "graphcaps reproduce table1 --datasets MUTAG,PTC_MR --seeds 1"),
-    "serve": (serve.serve, "graphcaps serve mutag.safetensors"),
-    "train": (train.train, "graphcaps train MUTAG --out mutag.safetensors --epochs 100"),
-    "tune": (tune.tune, "graphcaps tune MUTAG --trials 64 --out search"),
+VERBS = {
+    "bench": "graphcaps bench MUTAG --device cpu",
+    "compare": "graphcaps compare MUTAG PTC_MR --models hgcn,gin,wl-forest --out comparison",
+    "demo": "graphcaps demo --out demo",
+    "evaluate": "graphcaps evaluate MUTAG PTC_MR --protocol both --seeds 3 --out runs",
+    "explain": "graphcaps explain mutag.safetensors MUTAG --graph 3",
+    "info": "graphcaps info mutag.safetensors",
+    "predict": "graphcaps predict mutag.safetensors new.zip --out new.csv",
+    "reproduce": "graphcaps reproduce table1 --datasets MUTAG,PTC_MR --seeds 1",
+    "serve": "graphcaps serve mutag.safetensors",
+    "train": "graphcaps train MUTAG --out mutag.safetensors --epochs 100",
+    "tune": "graphcaps tune MUTAG --trials 64 --out search",
 }
-"""Verbs with their function and the example of their help; ``data`` has verbs of its own."""
+"""Verbs with the example of their help; ``data`` has verbs of its own."""
 
 SHORT_VERBS = ("data", "explain", "info", "predict")
 """Verbs that take little longer than the imports, and train nothing."""
@@ -125,32 +107,12 @@ def _usage_errors() -> Any:
     return typer.BadParameter.__mro__[1]
 
 
-app = typer.Typer(
-    name="graphcaps",
-    cls=_Group,
-    help="Classify whole graphs with Hierarchical Graph Capsule Networks, and explain the predictions.",
-    epilog="Example: graphcaps data info MUTAG",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(data.app, name="data")
-for _name, (_verb, _example) in VERBS.items():
-    app.command(_name, epilog=f"Example: {_example}")(_verb)
-for _command in (*app.registered_commands, *data.app.registered_commands):
-    # Typer keeps the line breaks of a docstring: join the lines of each paragraph, so that it wraps to the terminal.
-    _paragraphs = inspect.cleandoc(_command.callback.__doc__ or "").split("\n\n") if _command.callback else []
-    _command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in _paragraphs)
-
-
 def _show_version(value: bool) -> None:
     if value:
         typer.echo(f"graphcaps {__version__}")
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -160,13 +122,68 @@ def _options(
     pass
 
 
+def verb_function(name: str) -> Callable[..., None]:
+    """The function of a verb of :data:`VERBS`, which has the verb's name in a module of that name."""
+    function: Callable[..., None] = getattr(importlib.import_module(f"graphcaps.cli.{name}"), name)
+    return function
+
+
+def make_app(verbs: Collection[str]) -> typer.Typer:
+    """The program with some of its verbs, ``"data"`` among them or not."""
+    program = typer.Typer(
+        name="graphcaps",
+        cls=_Group,
+        help="Classify whole graphs with Hierarchical Graph Capsule Networks, and explain the predictions.",
+        epilog="Example: graphcaps data info MUTAG",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback()(_options)
+    if "data" in verbs:
+        from graphcaps.cli import data
+
+        program.add_typer(data.app, name="data")
+        _join_lines(data.app)
+    for name, example in VERBS.items():
+        if name in verbs:
+            program.command(name, epilog=f"Example: {example}")(verb_function(name))
+    _join_lines(program)
+    return program
+
+
+def _join_lines(program: typer.Typer) -> None:
+    """Joins the lines of each paragraph of a help text, so that it wraps to the terminal: Typer keeps line breaks."""
+    for command in program.registered_commands:
+        paragraphs = (
+            inspect.cleandoc(command.callback.__doc__ or "").split("\n\n") if command.callback else []
+        )
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+app: typer.Typer
+"""The program with all verbs."""
+
+
+def __getattr__(name: str) -> Any:
+    """Makes :data:`app` on first use."""
+    if name != "app":
+        raise AttributeError(f"module 'graphcaps.cli.main' has no attribute '{name}'")
+    program = globals()[name] = make_app((*VERBS, "data"))
+    return program
+
+
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):  # print \xb1 instead of failing if a stream cannot encode '±'
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    is_verb = verb in VERBS or verb == "data"
     try:
-        app(prog_name="graphcaps")
+        program = make_app((verb,)) if is_verb else sys.modules[__name__].app
+        program(prog_name="graphcaps")
     except SystemExit as end:
         if isinstance(end.code, int):
             end_rank(end.code)

@@ -1,7 +1,7 @@
 """Reads a user's file or folder and detects its format: a table of molecules, an edge list, or networks.
 
 The suffix of a file decides, and for a table its columns: with ``graph``, ``source`` and ``target`` it is an edge list,
-otherwise a table of molecules with a column of SMILES.
+otherwise a table of molecules with a column of SMILES. Readers are imported when a file is read.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from graphcaps.data.readers.edge_lists import EDGE_COLUMNS, find_edge_list, read_edge_list
 from graphcaps.data.readers.graph_metadata import StoreWithMetadata
-from graphcaps.data.readers.molecules import read_molecule_table
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS
-from graphcaps.data.readers.networks import is_network_folder, read_networks
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, Table, open_table
 from graphcaps.errors import ArgumentError, DataError
 
@@ -45,6 +42,9 @@ READER_OPTIONS = tuple(dict.fromkeys((*_MOLECULE_OPTIONS, *_EDGE_LIST_OPTIONS, *
 def is_user_file(path: Path) -> bool:
     """Whether :func:`read_user_file` reads this file or folder."""
     if path.is_dir():
+        from graphcaps.data.readers.edge_lists import find_edge_list
+        from graphcaps.data.readers.networks import is_network_folder
+
         return find_edge_list(path) is not None or is_network_folder(path)
     return path.suffix.lower() in USER_FILE_SUFFIXES
 
@@ -93,6 +93,10 @@ def _is_link(path: Path, where: str) -> bool:
 def _read_by_format(
     path: Path, defaults: Mapping[str, Any] | None, options: dict[str, Any], cache: bool
 ) -> StoreWithMetadata:
+    from graphcaps.data.readers.edge_lists import EDGE_COLUMNS, find_edge_list, read_edge_list
+    from graphcaps.data.readers.molecules import read_molecule_table
+    from graphcaps.data.readers.networks import read_networks
+
     if path.is_dir():
         if find_edge_list(path) is not None:
             return _read_with(read_edge_list, path, defaults, options, _EDGE_LIST_OPTIONS, "an edge list")
