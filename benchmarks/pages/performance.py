@@ -319,9 +319,12 @@ def searches(measured: Sequence[Measurement]) -> str:
     for each in measured:
         unit = "seconds" if each["device"] == "cuda" else "cpu_seconds"
         seconds = [f"{each[kind][unit]:.0f}" if kind in each else "–" for kind in kinds]
-        ratio = f"{each['alone'][unit] / each['together'][unit]:.1f}"
+        ratios = [
+            f"{each['alone'][unit] / each[kind][unit]:.1f}" if kind in each else "–"
+            for kind in ("search", "together")
+        ]
         size = f"{each['trials']} × {each['folds']} × {each['epochs']}"
-        rows.append((DEVICES[each["device"]], size, *seconds, ratio))
+        rows.append((DEVICES[each["device"]], size, *seconds, *ratios))
         sources.append(
             f"{DEVICES[each['device']]}: {each['hardware']}, commit {each['versions']['commit'][:12]}"
         )
