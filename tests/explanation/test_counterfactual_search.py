@@ -13,12 +13,17 @@ import pytest
 import torch
 
 import graphcaps
+from graphcaps.chemistry.featurizers import find_featurizer
+from graphcaps.chemistry.rdkit_pool import call_rdkit
 from graphcaps.data.convert.networkx_graphs import to_networkx
+from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
+from graphcaps.explanation import counterfactual_search as module
 from graphcaps.explanation import counterfactuals, explain_store
 from graphcaps.explanation.counterfactual_search import find_counterfactuals
+from graphcaps.explanation.molecule_drawings import describe_molecules
 from graphcaps.inference.fitted_model import FittedModel
 from tests.small_models import train_small
 
@@ -137,6 +142,65 @@ def test_molecules_of_a_data_set_without_smiles_are_checked_too(shared_data: Pat
     assert sum(result.invalid for result in results), "no edit was refused"
     for result in results:
         assert all(one.replaced_by in ("", "one carbon") for one in result)
+
+
+def written_as_mutag(smiles: list[str]) -> GraphStore:
+    """Molecules as the data set MUTAG writes them: labels of atoms and bonds, no hydrogens and no charges."""
+    parsed = graphcaps.data.coerce(smiles).store
+    elements, bonds = NODE_LABEL_ELEMENTS["MUTAG"], EDGE_LABEL_BONDS["MUTAG"]
+    standard = find_featurizer("standard")
+    nodes = [elements.index(standard.atoms[0].word(code)) for code in parsed.node_labels[:, 0].tolist()]
+    edges = [bonds.index(standard.bonds[0].word(code)) for code in parsed.edge_labels[:, 0].tolist()]
+    return GraphStore(
+        "MUTAG",
+        parsed.node_ptr,
+        parsed.edge_ptr,
+        parsed.neighbours,
+        y=torch.arange(len(smiles)) % 2,
+        class_names=("a", "b"),
+        node_labels=torch.tensor(nodes)[:, None],
+        edge_labels=torch.tensor(edges)[:, None],
+    )
+
+
+NITRO = ["O=[N+]([O-])c1ccccc1", "CCC(=O)O", "Clc1ccc(Br)cc1CC#N", "OCCN", "C", "CC.N", "Fc1ccccc1C=C"]
+
+
+def test_molecules_without_smiles_are_described_to_rdkit() -> None:
+    chem = pytest.importorskip("rdkit.Chem")
+    answers = call_rdkit("check-valences", describe_molecules(written_as_mutag(NITRO), "MUTAG"), purpose="t")
+    assert [answer.problem for answer in answers] == [""] * len(NITRO)
+    expected = [chem.MolToSmiles(chem.MolFromSmiles(smiles)) for smiles in NITRO]
+    assert [answer.texts[0] for answer in answers] == expected
+
+
+def test_edited_molecules_of_all_graphs_are_checked_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit")
+    store = written_as_mutag([smiles for smiles in NITRO if smiles != "C"])
+    torch.manual_seed(0)
+    model = train_small(store, arguments=SMALL, epochs=5)
+    checked = model.check(store)
+    explanations = explain_store(model, checked)
+    calls: list[int] = []
+
+    def count(task: str, items: list[str], **options: Any) -> Any:
+        calls.append(len(items))
+        return call_rdkit(task, items, **options)
+
+    monkeypatch.setattr(module, "call_rdkit", count)
+    together = find_counterfactuals(model, checked, explanations)
+    assert 1 <= len(calls) <= module._NUM_ROUNDS
+    tried = [result.edits + result.invalid for result in together]
+    assert min(tried) > 0
+    assert sum(calls) >= sum(tried) + len(store)  # each molecule itself, and its copies
+    calls.clear()
+    alone = [
+        find_counterfactuals(model, checked, explanations, indices=[graph])[0] for graph in range(len(store))
+    ]
+    assert len(calls) >= len(store)
+    for one, same in zip(together, alone, strict=True):
+        assert (one.edits, one.invalid, one.note) == (same.edits, same.invalid, same.note)
+        assert [(a.kind, a.nodes, a.smiles) for a in one] == [(b.kind, b.nodes, b.smiles) for b in same]
 
 
 def test_graphs_that_cannot_be_edited_have_a_note(planted: Any) -> None:

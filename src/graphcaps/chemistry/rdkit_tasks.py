@@ -275,15 +275,25 @@ def _without_atoms(chem: Any, molecule: Any, atoms: set[int], replaced: bool) ->
 
 
 def _check_valences(text: object) -> ParsedMolecule:
-    """SMILES of a molecule in RDKit's binary form, in base 64, whose hydrogens and charges are not known.
+    """SMILES of a molecule whose hydrogens and charges are not known.
 
     Nitro groups and other N-oxides are written without charges in data sets without charges: a nitrogen with four
     bonds and a terminal oxygen beside it get theirs.
+
+    Args:
+        text (object): JSON with ``elements``, the symbols of the atoms, and ``bonds``: two atoms and the type of each,
+            ``"single"``, ``"double"``, ``"triple"`` or ``"aromatic"``.
     """
-    chem = _chem()
-    molecule = chem.RWMol(chem.Mol(base64.b64decode(str(text))))
-    for atom in molecule.GetAtoms():
-        atom.SetNoImplicit(False)
+    chem, request = _chem(), json.loads(str(text))
+    molecule = chem.RWMol()
+    for symbol in request["elements"]:
+        molecule.AddAtom(chem.Atom(symbol))
+    for one, other, kind in request["bonds"]:
+        molecule.AddBond(one, other, chem.BondType.names[kind.upper()])
+        if kind == "aromatic":
+            molecule.GetBondBetweenAtoms(one, other).SetIsAromatic(True)
+            molecule.GetAtomWithIdx(one).SetIsAromatic(True)
+            molecule.GetAtomWithIdx(other).SetIsAromatic(True)
     for atom in molecule.GetAtoms():
         order = sum(bond.GetBondTypeAsDouble() for bond in atom.GetBonds())
         if atom.GetAtomicNum() != 7 or order != 4:

@@ -14,7 +14,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any, get_args
 
 import numpy as np
@@ -31,7 +31,7 @@ from graphcaps.explanation.explainer import class_probabilities, explain_store
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.graph_edits import Edit, EditKind, edit_graph
 from graphcaps.explanation.model_inputs import FittedClassifier, encode_for_model
-from graphcaps.explanation.molecule_drawings import build_molecule, molecule_binary
+from graphcaps.explanation.molecule_drawings import describe_molecules
 from graphcaps.explanation.node_groups import find_groups
 
 __all__ = ["counterfactuals", "find_counterfactuals"]
@@ -280,37 +280,56 @@ def _classify(model: FittedClassifier, chunk: Sequence[tuple[_Search, list[Edit]
     if texts:
         _record(model, texts, listed, number)
     others = [(search, edits) for search, edits in chunk if search.smiles is None]
+    stores = [search.edited(edits) for search, edits in others]
+    valid = _valid_copies([search for search, _ in others], stores)
     plain: list[tuple[_Search, Edit, str | None]] = []
-    stores = []
-    for search, edits in others:
-        store = search.edited(edits)
-        valid = (
-            dict.fromkeys(range(len(edits))) if search.dataset is None else _valid_molecules(search, store)
+    selected: list[int] = []
+    first = 0  # of the copies of a graph, among all
+    for (search, edits), copies in zip(others, valid, strict=True):
+        search.invalid += len(edits) - len(copies)
+        plain += [(search, edits[index], smiles) for index, smiles in copies.items()]
+        selected += [first + index for index in copies]
+        first += len(edits)
+    if selected:
+        _record(model, concat_stores(stores)[selected], plain, number)
+
+
+def _valid_copies(searches: Sequence[_Search], stores: Sequence[GraphStore]) -> list[dict[int, str | None]]:
+    """For each graph the copies that count, by their index, with their SMILES if they are molecules of a data set.
+
+    All molecules are checked in one call of RDKit.
+
+    Args:
+        searches (sequence): Those of graphs that are not read from SMILES.
+        stores (sequence): The edited copies of each.
+    """
+    items: list[str] = []
+    for search, store in zip(searches, stores, strict=True):
+        if search.dataset is not None:  # the molecule itself, then its copies
+            items += describe_molecules(search.own, search.dataset)
+            items += describe_molecules(store, search.dataset)
+    answers = iter(call_rdkit("check-valences", items, purpose=_PURPOSE) if items else ())
+    valid: list[dict[int, str | None]] = []
+    for search, store in zip(searches, stores, strict=True):
+        if search.dataset is None:
+            valid.append(dict.fromkeys(range(len(store))))
+            continue
+        before, *copies = islice(answers, 1 + len(store))
+        if before.problem:
+            search.note = "No counterfactuals: RDKit finds impossible valences in this molecule as it is."
+            valid.append({})
+            continue
+        known = before.texts[0]
+        valid.append(
+            {
+                index: copy.texts[0]
+                for index, copy in enumerate(copies)
+                if not copy.problem
+                and copy.texts[0].count(".") <= known.count(".")
+                and copy.texts[0] != known
+            }
         )
-        search.invalid += len(edits) - len(valid)
-        if valid:
-            stores.append(store[list(valid)])
-            plain += [(search, edits[index], smiles) for index, smiles in valid.items()]
-    if stores:
-        _record(model, concat_stores(stores), plain, number)
-
-
-def _valid_molecules(search: _Search, store: GraphStore) -> dict[int, str | None]:
-    """SMILES of the copies of a molecule without SMILES that are valid molecules, by their index."""
-    dataset = search.dataset
-    assert dataset is not None
-    every = [search.own, *(store[index] for index in range(len(store)))]
-    binaries = [molecule_binary(build_molecule(own, dataset)) for own in every]
-    before, *answers = call_rdkit("check-valences", binaries, purpose=_PURPOSE)
-    if before.problem:
-        search.note = "No counterfactuals: RDKit finds impossible valences in this molecule as it is."
-        return {}
-    pieces = before.texts[0].count(".")
-    return {
-        index: answer.texts[0]
-        for index, answer in enumerate(answers)
-        if not answer.problem and answer.texts[0].count(".") <= pieces and answer.texts[0] != before.texts[0]
-    }
+    return valid
 
 
 def _record(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ __all__ = [
     "PURPOSE",
     "build_molecule",
     "can_draw_molecule",
+    "describe_molecules",
     "draw_explained_molecule",
     "draw_molecule",
     "molecule_binary",
@@ -339,6 +342,34 @@ def build_molecule(own: GraphStore, dataset: str) -> Any:
             atom.SetProp("atomLabel", str(label))
         molecule.AddAtom(atom)
     return _with_bonds(chem, molecule, _bonds_once(own), EDGE_LABEL_BONDS.get(dataset, ()))
+
+
+def describe_molecules(store: GraphStore, dataset: str) -> list[str]:
+    """The graphs of a store as the task ``"check-valences"`` of :mod:`graphcaps.chemistry.rdkit_tasks` reads them.
+
+    Args:
+        store (GraphStore): Graphs with one label per node and one per edge, on the CPU.
+        dataset (str): Data set whose label meanings apply.
+    """
+    assert store.node_labels is not None
+    assert store.edge_labels is not None
+    elements = _names(store.node_labels[:, 0].tolist(), NODE_LABEL_ELEMENTS[dataset], "*")
+    source = np.repeat(np.arange(store.num_nodes), np.diff(store.edge_ptr.numpy()))
+    first = store.node_ptr.numpy()[:-1].repeat(np.diff(store.host_entry_ptr.numpy()))
+    source, target = source - first, store.neighbours.numpy()
+    once = np.flatnonzero(source < target)
+    kinds = _names(store.edge_labels[:, 0].numpy()[once].tolist(), EDGE_LABEL_BONDS[dataset], "single")
+    bonds = list(zip(source[once].tolist(), target[once].tolist(), kinds, strict=True))
+    ends = np.searchsorted(once, store.host_entry_ptr.numpy())  # bonds before each graph
+    pairs = zip(pairwise(store.node_ptr.tolist()), pairwise(ends.tolist()), strict=True)
+    return [
+        json.dumps({"elements": elements[node:stop], "bonds": bonds[bond:end]})
+        for (node, stop), (bond, end) in pairs
+    ]
+
+
+def _names(labels: Iterable[int], names: Sequence[str], other: str) -> list[str]:
+    return [names[label] if 0 <= label < len(names) else other for label in labels]
 
 
 def molecule_from_elements(
