@@ -335,6 +335,7 @@ def searches(measured: Sequence[Measurement]) -> str:
         "search",
         "together",
         "alone",
+        "alone / search",
         "alone / together",
     )
     return f"{table(head, rows)}\n\n{'; '.join(sources)}." if rows else NOT_MEASURED

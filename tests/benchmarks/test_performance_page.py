@@ -160,5 +160,8 @@ def test_searches_show_seconds_by_device_and_the_ratio() -> None:
     shown = performance.searches([gpu, cpu])
     assert "| GPU | 64 × 10 × 100 | 36 | – | 13 | 53 | – | 4.0 |" in shown
     assert "| two CPU cores | 64 × 10 × 100 | 1 | 7 | 1 | 1 | 0.1 | 1.0 |" in shown
+    assert shown.startswith(
+        "| device | trials × folds × epochs | first search | search | together | alone | alone / search |"
+    )
     assert shown.endswith("GPU: a GPU, commit 0123456789ab; two CPU cores: a GPU, commit 0123456789ab.")
     assert performance.searches([]) == performance.NOT_MEASURED
