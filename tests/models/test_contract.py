@@ -35,11 +35,20 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sagpool, global": ("sagpool", {"variant": "global"}),
     "ecfp-forest, counts": ("ecfp-forest", {"counts": True}),
 }
+# A fit selects one of nine pairs of options; 30 to 42 by default.
+_COSTS, _ITERATIONS = (0.1, 10.0, 1000.0), (0, 2, 5)
+SELECTED: dict[str, dict[str, Any]] = {
+    "awe": {"gamma": (1.0, 100.0, 10000.0), "C": _COSTS},
+    "gk": {"gamma": (0.01, 1.0, 100.0), "C": _COSTS},
+    **{name: {"iterations": _ITERATIONS, "C": _COSTS} for name in ("dgk", "wl", "wl-oa")},
+}
 NEEDS_RDKIT = {"ecfp-forest"}
 WITHOUT_RDKIT = pytest.mark.skipif(find_spec("rdkit") is None, reason="needs the extra 'chem'")
 CHECKS = [
     pytest.param(check, id=f"{title}-{name}", marks=[WITHOUT_RDKIT] if model in NEEDS_RDKIT else [])
-    for title, (model, options) in ({name: (name, {}) for name in MODELS} | VARIANTS).items()
+    for title, (model, options) in (
+        {name: (name, SELECTED.get(name, {})) for name in MODELS} | VARIANTS
+    ).items()
     for name, check in model_checks(model, options).items()
 ]
 

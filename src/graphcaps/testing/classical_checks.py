@@ -79,10 +79,10 @@ class _Classical(Subject):
         return model
 
     def without_selection(self) -> _Classical:
-        """The model with the last value of each option that a fit selects, unless the subject sets it."""
-        known = self.kind.options()
-        last = {name: (known[name].default[-1],) for name in self.kind.selected_options}
-        return replace(self, options=last | dict(self.options))
+        """The model with the last value of each option that a fit selects: of the subject's values, or the default."""
+        values = {name: option.default for name, option in self.kind.options().items()} | dict(self.options)
+        last = {name: (values[name][-1],) for name in self.kind.selected_options}
+        return replace(self, options=dict(self.options) | last)
 
 
 def _classes(store: GraphStore) -> NDArray[np.int64]:
