@@ -1,4 +1,4 @@
-"""The loss of small graphs in one operation equals the layers: values, gradients, statistics and dropout; float64."""
+"""Loss and scores of small graphs in one operation equal the layers: values, gradients, statistics; float64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.fused_loss.fused_loss import FusedLoss
 from graphcaps.training import Replica, Trainer, stack_replicas
-from graphcaps.types import GraphBatch, LossOptions, TrainingLoss
+from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, ModelOutput, TrainingLoss
 from tests.graphs import assert_equal
 from tests.ops.test_written_gradients import SIZES, small_store
 
@@ -123,6 +123,27 @@ def test_gradients_equal_finite_differences() -> None:
         ), name
 
 
+@pytest.mark.parametrize("lead", [(), (1,)])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_scores_in_evaluation_equal_the_layers(options: dict[str, Any], lead: tuple[int, ...]) -> None:
+    model = make_model(lead, **options)
+    for name, buffer in model.named_buffers():
+        if name.endswith(("running_mean", "running_var")):
+            buffer.uniform_(0.3, 2, generator=torch.Generator().manual_seed(4))
+    before = copy.deepcopy(model.state_dict())
+    model.eval()
+    batch = small_store().batch(make_features(), torch.tensor([4, 2, 0, 5]).reshape(*lead, 4))
+    score = model.scoring_function()
+    with torch.no_grad():
+        found, expected = score(batch), model.forward_batch(batch)
+    assert type(found) is ModelOutput  # without levels: not the output of the layers
+    assert_equal(found.class_scores, expected.class_scores)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert isinstance(score(batch), HGCNOutput)  # with a gradient
+    with torch.no_grad():
+        assert isinstance(model.train().scoring_function()(batch), HGCNOutput)
+
+
 def test_a_frozen_parameter_gets_no_gradient() -> None:
     model = make_model()
     model.primary.requires_grad_(False)
@@ -155,6 +176,7 @@ class _OwnLoss(HGCN):
 def test_models_with_other_options_keep_their_layers(options: dict[str, Any]) -> None:
     model = make_model(**options)
     assert model.training_function() == model.training_loss
+    assert model.scoring_function() == model.forward_batch
 
 
 def test_a_subclass_with_its_own_loss_keeps_its_layers() -> None:

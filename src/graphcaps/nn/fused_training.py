@@ -1,4 +1,4 @@
-"""Training steps of an HGCN on small graphs through one operation, :mod:`graphcaps.ops.fused_loss`."""
+"""Training and evaluation of an HGCN on small graphs through one operation, :mod:`graphcaps.ops.fused_loss`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.losses import ABSENT_WEIGHT
 from graphcaps.nn.primary_capsules import PrimaryCapsules
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
-from graphcaps.ops.fused_loss.fused_loss import FusedLevel, FusedNetwork, Norm, fused_loss, fused_tiles
-from graphcaps.types import GraphBatch, LossOptions, TrainingLoss
+from graphcaps.ops.fused_loss.fused_loss import (
+    FusedLevel,
+    FusedNetwork,
+    Norm,
+    fused_loss,
+    fused_scores,
+    fused_tiles,
+)
+from graphcaps.types import GraphBatch, LossOptions, ModelOutput, TrainingLoss
 
-__all__ = ["FusedTraining", "fused_network"]
+__all__ = ["FusedScoring", "FusedTraining", "fused_network"]
 
 
 class FusedTraining:
@@ -26,7 +33,7 @@ class FusedTraining:
     Args:
         model (GraphModel): The model, whose ``training_loss`` is the reference implementation.
         network (FusedNetwork): Its parameters, from :func:`fused_network`.
-        modules (list): Its normalisations; all must be in training mode for the operation.
+        modules (list): Its normalisations; all must be in training mode, as the model.
         dropout (ReplicaDropout): The dropout of its primary capsules.
     """
 
@@ -43,6 +50,27 @@ class FusedTraining:
         if tiles is None or not all(module.training for module in self._modules):
             return self.model.training_loss(batch, options)
         return fused_loss(self.network, batch, tiles, options, self.dropout.next_dropout())
+
+
+class FusedScoring:
+    """Class scores of a batch in evaluation: in one operation where that serves, otherwise the output of the layers.
+
+    Args:
+        model (GraphModel): The model, whose ``forward_batch`` is the reference implementation.
+        network (FusedNetwork): Its parameters, from :func:`fused_network`.
+        modules (list): Its normalisations; all must be in evaluation mode, as the model.
+    """
+
+    def __init__(self, model: GraphModel, network: FusedNetwork, modules: Sequence[nn.Module]) -> None:
+        self.model, self.network = model, network
+        self._modules = (model, *modules)
+
+    def __call__(self, batch: GraphBatch) -> ModelOutput:
+        plain = torch.is_grad_enabled() or any(module.training for module in self._modules)
+        tiles = None if plain else fused_tiles(self.network, batch)
+        if tiles is None:
+            return self.model.forward_batch(batch)
+        return ModelOutput(fused_scores(self.network, batch, tiles))
 
 
 def _has_classes(batch: GraphBatch) -> bool:

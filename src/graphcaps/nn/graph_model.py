@@ -17,7 +17,7 @@ from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.registry import RegisteredModel
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, ModelOutput, TrainingLoss
 
-__all__ = ["GraphModel", "ModelFactory", "TrainingFunction"]
+__all__ = ["GraphModel", "ModelFactory", "ScoringFunction", "TrainingFunction"]
 
 
 class GraphModel(RegisteredModel, nn.Module, ABC):
@@ -105,6 +105,13 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         A model can return a faster form of :meth:`training_loss`, which this is otherwise.
         """
         return self.training_loss
+
+    def scoring_function(self) -> ScoringFunction:
+        """What evaluations between epochs call, in evaluation mode and without gradients, for the class scores.
+
+        As :meth:`training_function`, a model can return a faster form of :meth:`forward_batch`.
+        """
+        return self.forward_batch
 
     def node_features(self, batch: GraphBatch) -> Tensor:
         """The input features of the nodes, ``[*lead, V, in]``, with 0 in padding rows.
@@ -212,6 +219,9 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
 
 TrainingFunction = Callable[[GraphBatch, LossOptions], TrainingLoss]
 """Loss and class scores of a batch with classes."""
+
+ScoringFunction = Callable[[GraphBatch], ModelOutput]
+"""Class scores of a batch."""
 
 ModelFactory = Callable[[tuple[int, ...]], GraphModel]
 """Builds a model with the given leading axes."""

@@ -11,8 +11,8 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context, ContextKind, context_kinds
 from graphcaps.nn.decoder import AdjacencyDecoder
-from graphcaps.nn.fused_training import FusedTraining, fused_network
-from graphcaps.nn.graph_model import GraphModel, TrainingFunction
+from graphcaps.nn.fused_training import FusedScoring, FusedTraining, fused_network
+from graphcaps.nn.graph_model import GraphModel, ScoringFunction, TrainingFunction
 from graphcaps.nn.losses import LOWER_MARGIN, UPPER_MARGIN, margin_loss
 from graphcaps.nn.part_loss import (
     CONTEXT_HOPS,
@@ -26,6 +26,7 @@ from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsul
 from graphcaps.nn.replica_number import set_margins
 from graphcaps.nn.trunk import Trunk, TrunkKind
 from graphcaps.ops.edge_kinds import check_edge_kinds
+from graphcaps.ops.fused_loss.fused_loss import FusedNetwork
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO
 from graphcaps.ops.routing import RoutingMethod
@@ -438,11 +439,24 @@ class HGCN(GraphModel):
 
     def training_function(self) -> TrainingFunction:
         """What training steps call; for small graphs on a CPU it is one operation (:class:`FusedTraining`)."""
+        network = self._fused_network()
+        if network is None:
+            return super().training_function()
+        return FusedTraining(self, network, self._norms, cast(PrimaryCapsules, self.primary).dropout)
+
+    def scoring_function(self) -> ScoringFunction:
+        """What evaluations call; for small graphs on a CPU it is one operation (:class:`FusedScoring`)."""
+        network = self._fused_network()
+        return super().scoring_function() if network is None else FusedScoring(self, network, self._norms)
+
+    def _fused_network(self) -> FusedNetwork | None:
+        """The layers as one operation; ``None`` if that does not compute what they do."""
         is_own = type(self).forward_batch is HGCN.forward_batch and type(self).loss is HGCN.loss
-        if is_own and self.parts is None:
-            margins = self.upper_margin, self.lower_margin
-            network = fused_network(self.primary, self.layers, self.decoder, margins, self.lead)
-            if network is not None:
-                norms = [part.norm for part in (self.primary, *self.layers)]
-                return FusedTraining(self, network, norms, cast(PrimaryCapsules, self.primary).dropout)
-        return super().training_function()
+        if not is_own or self.parts is not None:
+            return None
+        margins = self.upper_margin, self.lower_margin
+        return fused_network(self.primary, self.layers, self.decoder, margins, self.lead)
+
+    @property
+    def _norms(self) -> list[nn.Module]:
+        return [part.norm for part in (self.primary, *self.layers) if part.norm is not None]

@@ -130,6 +130,7 @@ class Evaluator:
         ranks: Ranks | None = None,
     ) -> None:
         self.model, self.store, self.x, self.ranks = model, store, x, ranks
+        self._score = model.scoring_function()
         device = next(model.parameters()).device
         self.sums = torch.zeros(2, len(graphs), dtype=torch.float64, device=device)  # loss, correct
         self.counts = torch.tensor([indices.numel() for indices in graphs], dtype=torch.float64)
@@ -212,7 +213,7 @@ class Evaluator:
     def _add(self, batch: GraphBatch, options: LossOptions) -> Tensor:
         """Adds the sums of a batch; returns its class scores, ``[F, B, O]``."""
         assert batch.y is not None
-        output = self.model.forward_batch(batch)
+        output = self._score(batch)
         loss = self.model.loss(output, batch.y, options).total.double() * (batch.y >= 0).sum(-1)
         correct = (output.class_scores.argmax(-1) == batch.y).sum(-1)
         self.sums.add_(torch.stack([loss, correct.double()]))

@@ -97,7 +97,7 @@ class ReplicaAdam:
         columns = self._tensors(present)
         rows: tuple[list[Tensor], ...]
         if uniform:  # few operations, which dominate the step of a small model
-            rows = (*columns, [(self.steps[0] + 1).float()] * len(present))
+            rows = (*columns, [torch.tensor(self.steps[0].item() + 1)] * len(present))
         else:
             active_replicas = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
             owners = [self._owners[k] for k in present]
@@ -164,6 +164,8 @@ class ReplicaAdam:
     def _tensors(self, indices: list[int]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
         """Parameters, gradients, first and second moments by index; all of them have a gradient."""
         grads = [self.parameters[k].grad for k in indices]
+        if len(indices) == len(self.parameters):
+            return self._values, [grad for grad in grads if grad is not None], self.first, self.second
         return (
             [self._values[k] for k in indices],
             [grad for grad in grads if grad is not None],

@@ -31,12 +31,15 @@ from graphcaps.ops.propagation.adjacency_tiles import AdjacencyTiles, adjacency_
 from graphcaps.ops.reconstruction.pair_loss import open_interval
 from graphcaps.ops.reconstruction.pair_loss_naive import RELEASED
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.profiling import profiled
+from graphcaps.profiling import Phase, profiled
 from graphcaps.types import GraphBatch, LossOptions, LossTerms, TrainingLoss
 
-__all__ = ["FusedLevel", "FusedLoss", "FusedNetwork", "Norm", "fused_loss", "fused_tiles"]
+__all__ = ["FusedLevel", "FusedLoss", "FusedNetwork", "Norm", "fused_loss", "fused_scores", "fused_tiles"]
 
 Array = npt.NDArray[Any]
+
+_COARSENING: Phase = "coarsening"
+_CLASS_LEVEL: Phase = "class level"  # with the coarse graphs above the first
 
 
 @dataclass(frozen=True)
@@ -137,11 +140,19 @@ def fused_loss(
     assert y is not None
     with torch.no_grad():
         done = _Pass(network, batch, matrices, y, options, dropout)
-        values = torch.tensor(done.losses, dtype=network.weight.dtype).unbind()
-        total, *terms = (value.expand(y.shape[:-1]) for value in values)
-        scores = torch.from_numpy(done.margin.scores.T).reshape(*y.shape, -1)
+        values = torch.tensor(done.losses, dtype=network.weight.dtype)
+        total, *terms = values.view(-1, *network.lead).unbind()
+        scores = torch.from_numpy(done.margin.scores.T).view(*y.shape, -1)
     names = ("margin", "reconstruction")[: len(terms)]
     return FusedLoss(LossTerms(total, dict(zip(names, terms, strict=True))), scores, done)
+
+
+@torch.no_grad()
+def fused_scores(network: FusedNetwork, batch: GraphBatch, matrices: AdjacencyTiles) -> Tensor:
+    """Class scores of a batch in evaluation mode, ``[*lead, B, O]``; arguments as in :func:`fused_loss`."""
+    classes = _CapsulePass(network, batch, matrices, None, training=False).classes
+    scores = torch.from_numpy(np.sqrt(_dots(classes, classes)).T)
+    return scores.reshape(*network.lead, *scores.shape)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -157,7 +168,7 @@ class FusedLoss(TrainingLoss):
             for parameter, grad in zip(done.network.parameters, done.backward(), strict=True):
                 if grad is None or not parameter.requires_grad:
                     continue
-                shaped = grad.view(parameter.shape)
+                shaped = grad.view(parameter.size())
                 parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped
 
 
@@ -178,18 +189,8 @@ class _Pass:
         dropout: HashedDropout | None,
     ) -> None:
         self.network = network
-        with profiled("primary"):
-            self.primary = _Primary(network, batch.x, dropout)
-        u = torch.from_numpy(self.primary.squashed.u)
-        ptr = batch.segments.ptr.numpy().reshape(-1)
-        sizes = ptr[1:] - ptr[:-1]
-        first, *above = network.levels
-        nodes = _Nodes(first, u, matrices, sizes)
-        self.levels: list[_Nodes | _Capsules] = [nodes]
-        with profiled("class level"):
-            for level in above:
-                self.levels.append(_Capsules(level, self.levels[-1]))
-        classes = self.levels[-1].routing.squashed.u  # [O, B, d]
+        self.capsules = _CapsulePass(network, batch, matrices, dropout)
+        classes = self.capsules.classes
         self.margin = _Margin(network, classes, y, options)
         self.losses = [self.margin.loss, self.margin.loss]
         self.decoder: _Decoder | None = None
@@ -198,7 +199,7 @@ class _Pass:
         self.weight = weight
         if network.decoder is not None and weight != 0:
             with profiled("reconstruction"):
-                self.decoder = _Decoder(network.decoder, classes, self.margin.true, u, matrices, sizes)
+                self.decoder = _Decoder(network.decoder, classes, self.margin.true, self.capsules, matrices)
             loss = self.decoder.loss
             self.losses = [self.margin.loss + weight * loss, self.margin.loss, loss]
 
@@ -211,33 +212,77 @@ class _Pass:
             of_rows, of_classes, of_decoder[:] = self.decoder.backward(self.weight)
             grad += of_classes
         listed: list[Sequence[Tensor | None]] = [of_decoder]
-        for level in reversed(self.levels):
+        for level in reversed(self.capsules.levels):
             grad, of_level = level.backward(grad)
             listed.append(of_level)
         if of_rows is not None:
             grad += of_rows
-        listed.append(self.primary.backward(grad))
+        listed.append(self.capsules.primary.backward(grad))
         return [each for grads in reversed(listed) for each in grads]
+
+
+class _CapsulePass:
+    """The forward pass from features to class capsules.
+
+    Args:
+        network (FusedNetwork): The model.
+        batch (GraphBatch): The graphs.
+        matrices (AdjacencyTiles): Their tiles.
+        dropout (HashedDropout, optional): The dropout of a training step.
+        training (bool): Whether rows are normalised by their own statistics, or by the running ones. (default: True)
+
+    Attributes:
+        sizes (array): Number of nodes of each graph, ``[B]``.
+        nodes (Tensor): Primary capsules, ``[V, d]``.
+        classes (array): Class capsules, ``[O, B, d]``.
+    """
+
+    def __init__(
+        self,
+        network: FusedNetwork,
+        batch: GraphBatch,
+        matrices: AdjacencyTiles,
+        dropout: HashedDropout | None,
+        *,
+        training: bool = True,
+    ) -> None:
+        with profiled("primary"):
+            self.primary = _Primary(network, batch.x, dropout, training)
+        self.nodes = torch.from_numpy(self.primary.squashed.u)
+        ptr = batch.segments.ptr.numpy().reshape(-1)
+        self.sizes: Array = ptr[1:] - ptr[:-1]
+        first, *above = network.levels
+        self.levels: list[_Nodes | _Capsules] = [_Nodes(first, self.nodes, matrices, self.sizes, training)]
+        adjacency, phase = matrices.adjacency, _COARSENING
+        for level in above:
+            routing = self.levels[-1].routing
+            with profiled(phase):
+                adjacency = routing.coarsen(adjacency)
+            phase = _CLASS_LEVEL
+            with profiled(phase):
+                self.levels.append(_Capsules(level, routing.squashed.u, adjacency, training))
+        self.classes = self.levels[-1].routing.squashed.u
 
 
 class _Primary:
     """Primary capsules: squash(k ReLU(x̂ (γ W) + β W + e)) with factors k of the dropout, 0 or its scale."""
 
-    def __init__(self, network: FusedNetwork, x: Tensor, dropout: HashedDropout | None) -> None:
+    def __init__(
+        self, network: FusedNetwork, x: Tensor, dropout: HashedDropout | None, training: bool
+    ) -> None:
         x = x.view(x.shape[-2:])
         V, width = x.size(0), network.weight.size(-1)
         self.scale, self.shift = network.norm.weight.unsqueeze(-1), network.norm.bias
         self.weight = network.weight
-        self.hat, _, _ = _normalise(x, network.norm, scaled=False)
+        self.hat, _, _ = _normalise(x, network.norm, training, scaled=False)
         bias = torch.addmv(network.bias, self.weight.mT, self.shift)
-        z = torch.addmm(bias, self.hat, self.scale * self.weight).relu_()
+        self.factor = 1.0 if dropout is None else float(dropout.scale)  # of the numbers that are not dropped
+        weight = self.scale * self.weight
+        z = torch.addmm(bias, self.hat, weight, beta=self.factor, alpha=self.factor).relu_()
         self.kept: Array = z.numpy()
-        self.factor = 1.0  # of the numbers that are not dropped
         if dropout is not None:
             keep = hash_rows(dropout.keys, V, width).numpy() >= int(dropout.threshold)
-            self.factor = float(dropout.scale)
             self.kept *= keep.reshape(V, width)
-            self.kept *= self.factor
         self.squashed = _squash_with_derivative(self.kept)
 
     def backward(self, grad: Array) -> list[Tensor]:
@@ -251,17 +296,16 @@ class _Primary:
 
 
 class _Nodes:
-    """The level over nodes: normalisation and hop of the tiles, then routing, then the coarse graph."""
+    """The level over nodes: normalisation and hop of the tiles, then routing."""
 
-    routing: _Routing
-    adjacency: Tensor
-
-    def __init__(self, level: FusedLevel, u: Tensor, matrices: AdjacencyTiles, sizes: Array) -> None:
+    def __init__(
+        self, level: FusedLevel, u: Tensor, matrices: AdjacencyTiles, sizes: Array, training: bool
+    ) -> None:
         self.level, self.inputs, self.matrices = level, u, matrices
         tiles, d = matrices.tiles, u.size(-1)
         counts = sizes.astype(u.numpy().dtype)
         with profiled("hop"):
-            hat, *self.statistics = _normalise(u, level.norm)
+            hat, *self.statistics = _normalise(u, level.norm, training)
             X = hat.index_select(0, tiles.to_tile[0]).view(-1, tiles.height, d)
             h = torch.bmm(matrices.hop, X)
             mean: Array | None = None
@@ -271,8 +315,6 @@ class _Nodes:
                 mean *= self.share[:, None]
         with profiled("routing"):
             self.routing = _Routing(level, h, matrices.filled, counts, mean)
-        with profiled("coarsening"):
-            self.adjacency = self.routing.coarsen(matrices.adjacency)
 
     def backward(self, grad: Array) -> tuple[Array, list[Tensor]]:
         """Gradients in the rows of the input capsules, and of the parameters."""
@@ -289,22 +331,17 @@ class _Nodes:
 
 
 class _Capsules:
-    """A level over capsules, ``[J, B, d]``, with their coarse graphs."""
+    """A level over capsules, ``[J, B, d]``, and their coarse graphs."""
 
-    routing: _Routing
-    adjacency: Tensor
-
-    def __init__(self, level: FusedLevel, below: _Nodes | _Capsules) -> None:
-        u, adjacency = torch.from_numpy(below.routing.squashed.u), below.adjacency
+    def __init__(self, level: FusedLevel, u: Array, adjacency: Tensor, training: bool) -> None:
         self.level, (J, B, d) = level, u.shape
-        self.inputs = u.view(-1, d)
-        hat, *self.statistics = _normalise(self.inputs, level.norm)
+        self.inputs = torch.from_numpy(u).view(-1, d)
+        hat, *self.statistics = _normalise(self.inputs, level.norm, training)
         X = hat.view(J, B, d)
         self.hop = _hop_matrices(adjacency)
         h = torch.bmm(self.hop, X.transpose(0, 1))
         mean = X.numpy().mean(0) if level.residual else None
         self.routing = _Routing(level, h, None, np.full(B, J, dtype=hat.numpy().dtype), mean)
-        self.adjacency = self.routing.coarsen(adjacency)
 
     def backward(self, grad: Array) -> tuple[Array, list[Tensor]]:
         dh, dmean, dweight, dbias = self.routing.backward(grad)
@@ -416,9 +453,8 @@ class _Decoder:
         parameters: tuple[Tensor, Tensor],
         classes: Array,
         true: Array,
-        u: Tensor,
+        capsules: _CapsulePass,
         matrices: AdjacencyTiles,
-        sizes: Array,
     ) -> None:
         B = classes.shape[1]
         self.matrices, self.true = matrices, true[..., None]
@@ -427,13 +463,17 @@ class _Decoder:
         self.masked = torch.from_numpy(masked)
         self.code = torch.addmm(bias, self.masked, self.weight).relu_()
         tiles = matrices.tiles
-        self.Z = u.index_select(0, tiles.to_tile[0]).view(B, tiles.height, -1).add_(self.code.unsqueeze(1))
+        self.Z = (
+            capsules.nodes.index_select(0, tiles.to_tile[0])
+            .view(B, tiles.height, -1)
+            .add_(self.code.unsqueeze(1))
+        )
         self.S = torch.bmm(self.Z, self.Z.mT)
         # The sign is 0 on the diagonal and in holes, where the value becomes that of P = 0.
         P = self.S.clamp(RELEASED.low, RELEASED.high)
         value = torch.addcmul(matrices.absent, P, matrices.sign, value=-1)
         self.value = value.add_(matrices.pairs, alpha=RELEASED.epsilon)
-        self.share = 1 / max(1, int((sizes * sizes).sum()))
+        self.share = 1 / max(1, int((capsules.sizes**2).sum()))
         self.loss = float(self.value.log().sum()) * -self.share
 
     def backward(self, weight: float) -> tuple[Array, Array, list[Tensor]]:
@@ -497,11 +537,13 @@ def _hop_matrices(adjacency: Tensor) -> Tensor:
     return torch.from_numpy(hop)
 
 
-def _normalise(x: Tensor, norm: Norm, *, scaled: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+def _normalise(
+    x: Tensor, norm: Norm, training: bool, *, scaled: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
     """torch's batch normalisation of rows ``[N, C]``, with γ and β or without: the result, mean and 1 / σ."""
     weight, bias = (norm.weight, norm.bias) if scaled else (None, None)
     hat, mean, rstd = torch.native_batch_norm(
-        x, weight, bias, norm.mean, norm.var, True, norm.momentum, norm.epsilon
+        x, weight, bias, norm.mean, norm.var, training, norm.momentum, norm.epsilon
     )
     return hat, mean, rstd
 
