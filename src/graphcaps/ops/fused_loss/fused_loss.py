@@ -138,19 +138,19 @@ def fused_loss(
     """
     y = batch.y
     assert y is not None
-    with torch.no_grad():
+    with torch.inference_mode():  # operations start faster; results that leave this function are made below
         done = _Pass(network, batch, matrices, y, options, dropout)
-        values = torch.tensor(done.losses, dtype=network.weight.dtype)
-        total, *terms = values.view(-1, *network.lead).unbind()
-        scores = torch.from_numpy(done.margin.scores.T).view(*y.shape, -1)
+    values = torch.tensor(done.losses, dtype=network.weight.dtype)
+    total, *terms = values.view(-1, *network.lead).unbind()
+    scores = torch.from_numpy(done.margin.scores.T).view(*y.shape, -1)
     names = ("margin", "reconstruction")[: len(terms)]
     return FusedLoss(LossTerms(total, dict(zip(names, terms, strict=True))), scores, done)
 
 
-@torch.no_grad()
 def fused_scores(network: FusedNetwork, batch: GraphBatch, matrices: AdjacencyTiles) -> Tensor:
     """Class scores of a batch in evaluation mode, ``[*lead, B, O]``; arguments as in :func:`fused_loss`."""
-    classes = _CapsulePass(network, batch, matrices, None, training=False).classes
+    with torch.inference_mode():
+        classes = _CapsulePass(network, batch, matrices, None, training=False).classes
     scores = torch.from_numpy(np.sqrt(_dots(classes, classes)).T)
     return scores.reshape(*network.lead, *scores.shape)
 
@@ -382,7 +382,7 @@ class _Routing:
         for _ in range(level.iterations - 1):
             s = torch.baddbmm(torch.from_numpy(m[..., None] * bias), G, W).numpy()
             u = _squash(s)
-            products, agreement = torch.from_numpy(u), np.matmul(u, bias.swapaxes(1, 2))  # [J, B, 1]
+            products, agreement = torch.from_numpy(u), np.einsum("jbe,jxe->jbx", u, bias)  # [J, B, 1]
             if T is None or tau is None:
                 T, tau = torch.bmm(products, Wt), agreement
             else:
@@ -415,7 +415,7 @@ class _Routing:
             dh = (dG.sum(1, keepdim=True) / W.size(0)).expand(-1, self.n, -1)
         else:
             dh = torch.bmm(self.c.mT, dG)
-        dbias = np.matmul(self.m[:, None], g)  # [J, 1, d']
+        dbias = np.einsum("jb,jbe->je", self.m, g)
         return dh, g.sum(0), torch.bmm(self.G.mT, products), torch.from_numpy(dbias)
 
 
