@@ -1,4 +1,4 @@
-"""Class scores of :class:`HGCN` for a few small graphs: the same function in a fifth of the operations.
+"""Class scores of :class:`HGCN` for a few small graphs: the same function in a third of the operations.
 
 The time of a forward pass over one molecule is that of its operations, whatever their sizes. Here everything that
 depends on the weights alone is computed once, and the graphs are padded to the size of the largest, so that no table of
