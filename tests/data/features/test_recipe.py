@@ -460,3 +460,13 @@ def test_names_of_columns_are_kept_and_checked():
     for wrong in ({"node_attributes": ["a", "b"]}, {"node_attributes": "mass"}, {"edges": []}, 3):
         with pytest.raises(ArgumentError, match="source_columns"):
             FeatureRecipe.from_dict(recipe.to_dict() | {"source_columns": wrong})
+
+
+def test_what_is_too_large_for_the_type_becomes_infinite() -> None:
+    attributes = torch.zeros(3, 1, dtype=torch.float64)
+    attributes[1] = 1e300
+    ptr, none = torch.tensor([0, 3]), torch.zeros(0, dtype=torch.int32)
+    store = GraphStore("large", ptr, torch.zeros(4, dtype=torch.long), none, node_attributes=attributes)
+    recipe = FeatureRecipe(degree=False, standardise=False).fit(store)
+    assert recipe.encode(store)[:, 0].tolist() == [0, torch.inf, 0]  # without a warning
+    assert recipe.encode(store, torch.float64)[:, 0].tolist() == [0, 1e300, 0]

@@ -392,8 +392,12 @@ class FeatureRecipe:
                 self._encode_into(out[first:stop].numpy(), store[start:end])
         return out.to(store.device)
 
+    @np.errstate(over="ignore")
     def _encode_into(self, out: np.ndarray, store: GraphStore) -> None:
-        """Writes the input columns of all nodes into ``out``, zeros of shape ``[N, num_columns]``."""
+        """Writes the input columns of all nodes into ``out``, zeros of shape ``[N, num_columns]``.
+
+        What is too large for the type of ``out`` becomes infinite.
+        """
         x = self._base_columns(store)  # [N, k], float64
         degree = np.diff(store.edge_ptr.cpu().numpy())
         k = x.shape[1]
