@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def _exported(tree: ast.Module) -> list[str]:
     raise AssertionError("no __all__")
 
 
+@cache
 def _selected() -> dict[str, tuple[str, str]]:
     """Module and torch form of every call of ``select``, by operation."""
     calls = {}
