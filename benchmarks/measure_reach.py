@@ -1,6 +1,7 @@
 """Held-out accuracy of committees, with and without a companion, beside published figures and classical models.
 
     python -m benchmarks.measure_reach --root DIR --device cuda --budget 540 --done results/reach/reach.json --out OUT
+    python -m benchmarks.measure_reach --preset best --root DIR --device cuda --budget 540 --out OUT
     python -m benchmarks.measure_reach --merge OUT/reach.json [OUT2/reach.json …]
     python -m benchmarks.measure_reach --report
 
@@ -8,9 +9,10 @@ A cell is one data set in one division into folds: ten folds × ``--members`` se
 ``benchmarks.measure_context`` (``--candidate``; default: the preset ``default``), trained together with the patience of
 ``HGCNClassifier``. The committee of each fold, its members, the companions (``--companion``; ``none`` leaves them out)
 and their mixture are evaluated on the test fold; epochs, temperatures and weights are chosen on validation graphs. A
-cell with companions says of its committee what a cell without them would say: replicas do not depend on each other. All
-data sets of division 0 come first, in
-the order of :data:`ORDER`, then those of division 1, and so on.
+cell with companions says of its committee what a cell without them would say: replicas do not depend on each other.
+``--preset best`` takes members and companions of that preset, whose network is that of ``default``: its cells are those
+of the same ``--members`` and ``--companion``. All data sets of division 0 come first, in the order of :data:`ORDER`,
+then those of division 1, and so on.
 
 OUT/reach.json is written after every cell. Cells in it or in the files of ``--done`` are left out. No cell starts that
 is expected to take longer than what is left of the budget, by the seconds of the same data set in another division, or
@@ -39,6 +41,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
 from graphcaps.evaluation import CrossValidation, RecordKey, ResultsStore
 from graphcaps.evaluation.ledger import Ledger
+from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
 
 RESULTS = Path("results/reach/reach.json")
@@ -301,6 +304,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", default=list(ORDER), help="data sets; default: all eleven")
     parser.add_argument("--candidate", choices=list(CANDIDATES), default=BASE, help="of measure_context")
     parser.add_argument(
+        "--preset", choices=["best"], help="in place of --candidate, --companion and --members"
+    )
+    parser.add_argument(
         "--companion", default="wl-forest", help="classical models that are mixed with the committee, or none"
     )
     parser.add_argument("--members", type=int, default=5)
@@ -315,7 +321,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=RESULTS.parent)
     parser.add_argument("--merge", type=Path, nargs="+", help="add these files to --out; train nothing")
     parser.add_argument("--report", action="store_true", help="only show the cells of --out")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.preset is not None:
+        committee = load_preset(options.preset).committee
+        options.candidate, options.members = BASE, committee.members
+        options.companion = committee.companion or "none"
+    return options
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
+from graphcaps.config import CommitteeConfig, FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.models.builder import model_factory, recipe_arguments
 from graphcaps.presets import list_presets, load_preset
@@ -101,7 +101,8 @@ def test_false_is_read_as_none():
         ("[train]\nepochs = 1", "own: unknown key 'train'. Did you mean 'training'?"),
         (
             "zzz = 1",
-            "own: unknown key 'zzz'. Known keys: dataset, by_data, model, features, training, source.",
+            "own: unknown key 'zzz'. Known keys: dataset, by_data, model, features, training, committee, "
+            "source.",
         ),
         ("[training]\nepoch = 1", "own: unknown key 'epoch' in [training]. Did you mean 'epochs'?"),
         ("[features]\nlabel = true", "own: unknown key 'label' in [features]. Did you mean 'labels'?"),
@@ -121,6 +122,10 @@ def test_false_is_read_as_none():
             "own, [features] propagation: expected a whole number, found false.",
         ),
         ("[training\n", "own: invalid TOML: "),
+        ("committee = 5", "own: expected a table [committee], found 5."),
+        ("[committee]\nmember = 5", "own: unknown key 'member' in [committee]. Did you mean 'members'?"),
+        ("[committee]\nmembers = '5'", "own, [committee] members: expected a whole number, found '5'."),
+        ("[committee]\ncompanion = 3", "own, [committee] companion: expected a string, found 3."),
     ],
 )
 def test_invalid_toml_is_refused(text, message):
@@ -265,3 +270,47 @@ def test_text_is_quoted_in_toml():
     again = RunConfig.from_toml(config.to_toml(), "defaults")
     assert again == replace(config, model_arguments={"num_capsules": (4, 2)})
     assert again.to_toml() == config.to_toml()
+
+
+# ---------------------------------------------------------------------- committees
+def test_a_committee_is_read_and_written():
+    config = RunConfig.from_toml('[committee]\nmembers = 3\ncompanion = "wl-forest"', "own")
+    assert config.committee == CommitteeConfig(3, "wl-forest")
+    assert config.as_dict()["committee"] == {"members": 3, "companion": "wl-forest"}
+    assert RunConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
+    assert RunConfig.from_toml(config.to_toml(), "own") == config
+    alone = config.with_committee(companion="none")
+    assert alone.committee == CommitteeConfig(3)
+    assert RunConfig.from_toml(alone.to_toml(), "own") == alone
+    assert config.of_one_model() == replace(config, committee=CommitteeConfig())
+    for text in ("companion = false", "companion = 'none'"):
+        assert RunConfig.from_toml(f"[committee]\n{text}").committee == CommitteeConfig()
+
+
+def test_the_configuration_of_a_single_model_has_no_section():
+    config = load_preset("default")
+    assert config.committee == CommitteeConfig()
+    assert [*config.as_dict()] == ["dataset", "model", "features", "training", "source", "by_data"]
+    assert "committee" not in config.to_toml()
+
+
+def test_values_that_are_given_replace_those_of_the_committee():
+    config = RunConfig(committee=CommitteeConfig(5, "wl-forest"))
+    assert config.with_committee() == config
+    assert config.with_committee(members=2).committee == CommitteeConfig(2, "wl-forest")
+    assert config.with_committee(companion="wl").committee == CommitteeConfig(5, "wl")
+    assert config.with_committee(members=1, companion="none") == RunConfig()
+
+
+def test_a_committee_of_one_data_set():
+    text = "[committee]\nmembers = 3\n[by_dataset.DD.committee]\nmembers = 2"
+    assert RunConfig.from_toml(text).committee.members == 3
+    assert RunConfig.from_toml(text, datasets=["DD"]).committee.members == 2
+
+
+@pytest.mark.parametrize(
+    ("members", "words"), [(0, "be at least 1, got 0"), (1001, "be at most 1,000, got 1001")]
+)
+def test_a_wrong_number_of_members_is_refused(members, words):
+    with pytest.raises(ArgumentError, match=re.escape(f"committee: 'members' must {words}.")):
+        RunConfig.from_toml(f"[committee]\nmembers = {members}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import graphcaps
-from graphcaps.config import RunConfig
+from graphcaps.config import CommitteeConfig, RunConfig
 from graphcaps.data.datasets.catalogue import CATALOGUE
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.features.recipe import FeatureRecipe
@@ -23,9 +23,12 @@ from graphcaps.reproduction.published import hyperparameters, paper_datasets
 FOLDER = Path(graphcaps.__file__).parent / "presets"
 FILES = sorted(FOLDER.rglob("*.toml"))
 PUBLISHED = sorted(FOLDER.glob("published/*.toml"))
-OF_OWN_GRAPHS = ("default", "molecules")
+OF_OWN_GRAPHS = ("best", "best-molecules", "default", "molecules")
 PAPER = sorted(paper_datasets())
-ALL = "paper, published, default, molecules, planted-parts, planted-parts-blocks, planted-parts-gin"
+ALL = (
+    "paper, published, best, best-molecules, default, molecules, planted-parts, planted-parts-blocks, "
+    "planted-parts-gin"
+)
 
 
 def preset_name(path: Path) -> str:
@@ -36,6 +39,8 @@ def test_list_presets_names_every_file():
     assert list_presets() == tuple(sorted(map(preset_name, FILES)))
     assert {name.removeprefix("paper/") for name in list_presets() if not is_published(name)} == {
         *PAPER,
+        "best",
+        "best-molecules",
         "default",
         "molecules",
         "planted-parts",
@@ -75,23 +80,30 @@ def test_every_file_builds_its_model(path):
 def test_the_first_line_is_the_command(path):
     first = path.read_text("utf-8").splitlines()[0]
     preset = preset_name(path).partition("/")[0]
-    dataset = "molecules.csv" if preset == "molecules" else dataset_name(path)
+    dataset = "molecules.csv" if preset.endswith("molecules") else dataset_name(path)
     if path in PUBLISHED:
         dataset = f"DATA --model {path.stem}"
     assert first == f"# graphcaps evaluate {dataset} --preset {preset}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=preset_name)
-@pytest.mark.parametrize("section", ["features", "model", "training", ""])
+@pytest.mark.parametrize("section", ["features", "model", "training", "committee", ""])
 def test_an_unknown_key_is_named(path, section):
     text = path.read_text("utf-8")
     if section and f"[{section}]\n" not in text:
-        pytest.skip("the model reads no such section")
+        pytest.skip("the file has no such section")
     text = (
         text.replace(f"[{section}]\n", f"[{section}]\nkapsules = 3\n") if section else f"kapsules = 3\n{text}"
     )
     with pytest.raises((ArgumentError, DataError), match="'kapsules'"):
         build(RunConfig.from_toml(text), 2)
+
+
+@pytest.mark.parametrize(("name", "base"), [("best", "default"), ("best-molecules", "molecules")])
+def test_best_adds_a_committee_and_a_companion(name, base):
+    config = load_preset(name)
+    assert config.committee == CommitteeConfig(5, "wl-forest")
+    assert replace(config.of_one_model(), source=base) == load_preset(base)
 
 
 @pytest.mark.parametrize("dataset", PAPER)
@@ -252,6 +264,8 @@ def test_describe_presets():
     gcn = listed["published/gcn"]
     assert (gcn.model, gcn.dataset, gcn.by_dataset) == ("gcn", "", ("DD", "REDDIT-BINARY"))
     assert (listed["paper/DD"].dataset, listed["default"].dataset) == ("DD", "")
+    assert listed["best"].committee == CommitteeConfig(5, "wl-forest")
+    assert listed["default"].committee == CommitteeConfig()
 
 
 # ---------------------------------------------------------------------- user files
@@ -285,7 +299,7 @@ def test_values_by_data_set_of_a_user_file(tmp_path):
         ),
         (
             "[by_dataset.DD]\nby_data = ['batch_size']",
-            r"by_dataset.DD: unknown key 'by_data'. Known keys: model, features, training\.",
+            r"by_dataset.DD: unknown key 'by_data'. Known keys: model, features, training, committee\.",
         ),
         (
             "[by_dataset.DD.training]\nepoch = 3",

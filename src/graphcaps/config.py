@@ -1,4 +1,4 @@
-"""The configuration of a run: features, model and training, read from TOML and stored with every result."""
+"""The configuration of a run: features, model, training and committee, read from TOML and stored with every result."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from typing import Any, get_args
 from graphcaps.errors import ArgumentError, DataError, shorten
 from graphcaps.types import RECONSTRUCTION_WEIGHT, EdgeLabelUse, Precision
 
-__all__ = ["DATA_SETTINGS", "FeatureConfig", "RunConfig", "TrainConfig"]
+__all__ = ["DATA_SETTINGS", "MAX_MEMBERS", "CommitteeConfig", "FeatureConfig", "RunConfig", "TrainConfig"]
 
 _MAX_COUNT = 10**9  # far above any sensible count, far below integer overflow
 _MAX_RATE = 10**6
+
+MAX_MEMBERS = 1_000
+"""Largest number of members of a committee."""
 
 DATA_SETTINGS = {"batch_size": "training", "degree_onehot": "features", "max_nodes": "features"}
 """Settings of every run that can be derived from the data, and their sections. Models declare further ones in
@@ -116,8 +119,29 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class CommitteeConfig:
+    """What is trained beside a single model: further members of a committee, and companions.
+
+    Args:
+        members (int): Number of models that are trained with different seeds (docs/committees.md). (default: 1)
+        companion (str, optional): Name of a classical model whose probabilities are mixed with theirs
+            (docs/companion.md), or several with commas between them. ``"none"`` is ``None``. (default: none)
+    """
+
+    members: int = 1
+    companion: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.members < 1:
+            raise ArgumentError("committee", "members", "be at least 1", self.members)
+        _check_maximum("committee", "members", self.members, MAX_MEMBERS)
+        if self.companion == "none":
+            object.__setattr__(self, "companion", None)
+
+
+@dataclass(frozen=True)
 class RunConfig:
-    """Configuration of a run: model, features and training.
+    """Configuration of a run: model, features, training and committee.
 
     Args:
         dataset (str): Data set that the preset is for; recorded with results.
@@ -128,6 +152,8 @@ class RunConfig:
         source (str): Origin of the configuration; recorded with results. (default: "defaults")
         by_data (tuple): Values that are derived from the data: names of :data:`DATA_SETTINGS`, and of data options of
             the model; :func:`graphcaps.training.auto_config.resolve_config` replaces them by numbers.
+        committee (CommitteeConfig): Members and companion of a run that names none. Records and model files hold the
+            configuration of one model: they state the members and the companions beside it.
     """
 
     dataset: str = ""
@@ -137,6 +163,7 @@ class RunConfig:
     training: TrainConfig = field(default_factory=TrainConfig)
     source: str = "defaults"
     by_data: tuple[str, ...] = ()
+    committee: CommitteeConfig = field(default_factory=CommitteeConfig)
 
     def with_training(self, **changes: Any) -> RunConfig:
         """A copy with other training values; ``None`` keeps a value."""
@@ -153,13 +180,24 @@ class RunConfig:
         values, by_data = self._split_changes(changes)
         return replace(self, model_arguments=self.model_arguments | values, by_data=by_data)
 
+    def with_committee(self, *, members: int | None = None, companion: str | None = None) -> RunConfig:
+        """A copy with other members and companions; ``None`` keeps a value, the companion ``"none"`` removes it."""
+        before = self.committee
+        members = before.members if members is None else members
+        companion = before.companion if companion is None else companion
+        return replace(self, committee=CommitteeConfig(members, companion))
+
+    def of_one_model(self) -> RunConfig:
+        """A copy without committee and companion."""
+        return replace(self, committee=CommitteeConfig())
+
     def _split_changes(self, changes: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The changes that are not ``None``, and the entries of ``by_data`` that remain."""
         values = {name: value for name, value in changes.items() if value is not None}
         return values, tuple(name for name in self.by_data if name not in values)
 
     def as_dict(self) -> dict[str, Any]:
-        """A JSON-safe dictionary that :meth:`from_dict` reads."""
+        """A JSON-safe dictionary that :meth:`from_dict` reads; that of a single model has no entry ``committee``."""
         arguments = {
             name: list(value) if isinstance(value, tuple) else deepcopy(value)
             for name, value in self.model_arguments.items()
@@ -171,6 +209,7 @@ class RunConfig:
             "training": dict(vars(self.training)),
             "source": self.source,
             "by_data": list(self.by_data),
+            **({} if self.committee == CommitteeConfig() else {"committee": dict(vars(self.committee))}),
         }
 
     @classmethod
@@ -212,6 +251,7 @@ class RunConfig:
             training=_section(TrainConfig, values.get("training", {}), source, "training"),
             source=values.get("source", source),
             by_data=tuple(by_data),
+            committee=_section(CommitteeConfig, values.get("committee", {}), source, "committee"),
         )
 
     def to_toml(self, comment: str = "") -> str:
@@ -225,7 +265,7 @@ class RunConfig:
         lines += [""] if lines else []
         lines += [f"dataset = {_toml(self.dataset)}"] if self.dataset else []
         lines += [f"by_data = {_toml(list(self.by_data))}"] if self.by_data else []
-        for section in _SECTIONS:
+        for section in (name for name in _SECTIONS if name in values):
             table = {name: value for name, value in values[section].items() if name not in self.by_data}
             lines += ["", f"[{section}]"]
             for name, value in table.items():
@@ -241,7 +281,7 @@ class RunConfig:
     def from_toml(cls, text: str, source: str = "configuration", datasets: Collection[str] = ()) -> RunConfig:
         """Reads the text of a TOML file.
 
-        A table ``[by_dataset.NAME.training]``, and likewise of ``features`` and ``model``, holds values for one data
+        A table ``[by_dataset.NAME.training]``, and likewise of the other sections, holds values for one data
         set in place of the general ones. All such tables are checked, also those of other data sets.
 
         Args:
@@ -290,12 +330,13 @@ def _with_changes(values: Mapping[str, Any], changes: object, source: str) -> di
     return merged | {"by_data": by_data}
 
 
-_SECTIONS = ("model", "features", "training")
+_SECTIONS = ("model", "features", "training", "committee")
 _OPTIONAL: dict[str, type] = {
     "degree_onehot": int,
     "max_nodes": int,
     "edge_labels": str,
     "batches_per_epoch": int,
+    "companion": str,
 }
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 

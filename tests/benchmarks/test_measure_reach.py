@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.evaluation import cross_validate
+from graphcaps.presets import load_preset
 
 EPOCHS = candidate_config("none").training.epochs
 GIN = RunConfig(model="gin", model_arguments={"hidden": 4, "num_layers": 1})
@@ -70,6 +72,15 @@ def test_other_settings_are_another_cell() -> None:
     for words in (["--epochs", "7"], ["--folds", "5"], ["--companion", "none"], ["--members", "3"]):
         assert len(plan(parse(["--sets", "ENZYMES", "--divisions", "1", *words]), done)) == 1
     assert plan(parse(["--sets", "ENZYMES", "--divisions", "1"]), done) == []
+
+
+def test_the_preset_best_is_the_cell_of_its_settings() -> None:
+    words = ["--sets", "ENZYMES", "--divisions", "2"]
+    best = plan(parse([*words, "--preset", "best"]), [])
+    assert best == plan(parse([*words, "--members", "5", "--companion", "wl-forest"]), [])
+    assert len(plan(parse([*words, "--preset", "best"]), [measured("ENZYMES", 0, 70)])) == 1
+    network = measure_reach.candidate_config(best[0]["candidate"])
+    assert replace(load_preset("best").of_one_model(), source=network.source) == network
 
 
 def test_cells_are_measured_within_the_budget_and_merged(

@@ -112,6 +112,7 @@ def test_models_are_listed():
 def test_presets_are_listed():
     text = single_spaced(run("--presets").stdout)
     for row in (
+        "best hgcn × 5 with wl-forest any",
         "default hgcn any",
         "paper/DD hgcn DD",
         "published/gcn gcn any; other values for DD, REDDIT-BINARY",
@@ -119,7 +120,10 @@ def test_presets_are_listed():
         assert row in text, row
     listed = json.loads(run("--presets", "--json").stdout)
     assert tuple(preset["name"] for preset in listed) == list_presets()
-    assert listed[0] == {"name": "default", "model": "hgcn", "dataset": "", "by_dataset": []}
+    best, default = listed[0], listed[2]
+    expected = {"name": "best", "model": "hgcn", "dataset": "", "by_dataset": []}
+    assert best == expected | {"committee": {"members": 5, "companion": "wl-forest"}}
+    assert default == expected | {"name": "default", "committee": {"members": 1, "companion": None}}
 
 
 @pytest.mark.parametrize("arguments", [(), ("m.safetensors", "--models"), ("--models", "--presets")])

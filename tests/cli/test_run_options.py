@@ -10,10 +10,12 @@ import pytest
 
 import graphcaps
 from graphcaps.cli.run_options import configure, describe_preset
+from graphcaps.config import CommitteeConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, GraphcapsError
+from graphcaps.estimator.parameters import run_config
 from graphcaps.presets import load_preset
 from tests.cli.training import invoke
 
@@ -219,6 +221,24 @@ def test_molecules_take_their_preset(tmp_path: Path) -> None:
     assert configure(store, preset="default").features.edge_labels is None
     parts = configure(store, parts="blocks").model_arguments
     assert (parts["parts"], parts.get("context", "none")) == ("blocks", "none")
+
+
+def test_best_is_that_of_the_graphs(tmp_path: Path, store: GraphStore) -> None:
+    pytest.importorskip("rdkit")
+    molecules = graphcaps.load_dataset(write_proteins(tmp_path), label="enzyme")
+    for graphs, base in ((molecules, "molecules"), (store, "default")):
+        config = configure(graphs, preset="best")
+        assert config.source == ("best" if graphs is store else "best-molecules")
+        expected = replace(load_preset(base), dataset=graphs.name)
+        assert replace(config.of_one_model(), source=base) == expected
+        fitted = run_config(graphcaps.HGCNClassifier(preset="best").get_params(), graphs)
+        assert (fitted.committee, fitted.source) == (config.committee, config.source)
+        assert fitted.features == config.features
+    kept = configure(store, preset="best", model="gin", ensemble=2)
+    assert (kept.model, kept.committee) == ("gin", CommitteeConfig(2, "wl-forest"))
+    assert configure(store, preset="best", companion="none").committee == CommitteeConfig(5)
+    with pytest.raises(ArgumentError, match="'--preset' must be of the model 'wl', or be left out"):
+        configure(store, preset="best", model="wl")
 
 
 def test_the_classifier_takes_the_presets_too(tmp_path: Path, store: GraphStore) -> None:

@@ -455,7 +455,7 @@ def test_a_committee_averages_its_members(tmp_path):
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, True, "5"])
 def test_a_wrong_number_of_members_is_refused(number):
-    with pytest.raises(ArgumentError, match="'n_estimators' must be an integer of at least 1, got"):
+    with pytest.raises(ArgumentError, match="'n_estimators' must be an integer of at least 1, or None, got"):
         small(n_estimators=number).fit(labelled())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.config import RunConfig, TrainConfig
+from graphcaps.config import CommitteeConfig, RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import Ledger, cross_validate
-from graphcaps.evaluation.cross_validation import FOLDS_SEED
+from graphcaps.evaluation.cross_validation import FOLDS_SEED, CrossValidation
 from graphcaps.evaluation.mixture_results import CompanionRecords, mixture_results
 from graphcaps.inference.mixture import Mixture
 from graphcaps.metrics import class_metrics
@@ -201,3 +202,33 @@ def test_companions_are_refused_before_training(options: dict[str, str], message
 def test_weights_of_one_part_give_its_results() -> None:
     q = np.random.default_rng(0).uniform(size=(5, 2))
     np.testing.assert_array_equal(Mixture((0.0, 1.0), 5, False).apply([1 - q, q]), q)
+
+
+def test_a_configuration_can_state_members_and_companion(tmp_path: Path) -> None:
+    store = labelled()
+    config = replace(CONFIG, committee=CommitteeConfig(2, "wl-forest"))
+    stated = cross_validate(store, config, folds=3, results=tmp_path)
+    stored = [json.loads(path.read_text())["config"] for path in tmp_path.rglob("*.json")]
+    assert {each["model"]["name"] for each in stored} == {"hgcn", "wl-forest"}
+    assert not any("committee" in each for each in stored)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    options = {"folds": 3, "members": 2, "companion": "wl-forest", "resume": True}
+    given = cross_validate(store, CONFIG, results=tmp_path, **options)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == files  # the same records
+    assert stated.mixture(2).as_dict() == given.mixture(2).as_dict()
+
+
+def test_arguments_replace_those_of_the_configuration() -> None:
+    store, config = labelled(), replace(CONFIG, committee=CommitteeConfig(2, "wl-forest"))
+    one = CrossValidation(store, config, folds=3, members=1, companion="none", protocol="both")
+    assert (one.seeds, one.companion_runs, one.predictions) == ((0,), None, False)
+    other = CrossValidation(store, config, folds=3, members=3, companion="wl")
+    assert other.seeds == (0, 1, 2)
+    assert other.companion_runs is not None
+    assert [run.config.model for run in other.companion_runs.folds] == ["wl"]
+    fix = "It is of 'defaults'; members=1 and companion='none' leave it out."
+    for arguments, name in (({}, "members"), ({"members": 1}, "companion")):
+        with pytest.raises(ArgumentError, match=f"'{name}' must be left out unless .* 'paper'. {fix}"):
+            CrossValidation(store, config, folds=3, protocol="paper", **arguments)
+    with pytest.raises(ArgumentError, match=r"got 2 with 'paper'\.$"):
+        CrossValidation(store, CONFIG, folds=3, protocol="paper", members=2)

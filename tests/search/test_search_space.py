@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphcaps.config import RunConfig
+from graphcaps.config import CommitteeConfig, RunConfig
 from graphcaps.errors import DataError
 from graphcaps.models.lookup import is_classical, model_names
 from graphcaps.presets import list_presets, load_preset
@@ -138,6 +138,13 @@ def test_the_start_is_in_the_default_space_of_every_preset() -> None:
         values = default_space(config).values_of(config)
         assert values is not None, config.source
         assert values["training.halve_every"] == config.training.halve_every
+
+
+def test_trials_keep_the_committee_of_the_configuration() -> None:
+    config = resolve_config(load_preset("best"), planted())
+    trial = default_space(config).configure(config, {"training.learning_rate": 0.01})
+    assert (trial.committee, trial.training.learning_rate) == (CommitteeConfig(5, "wl-forest"), 0.01)
+    assert RunConfig.from_toml(trial.to_toml()).committee == trial.committee
 
 
 def test_a_value_without_a_place_on_a_logarithmic_scale_is_a_choice() -> None:

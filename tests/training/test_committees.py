@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcaps.config import RunConfig, TrainConfig
+from graphcaps.config import CommitteeConfig, RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
@@ -159,6 +159,25 @@ def test_a_resumed_committee_has_the_same_bits(
     smaller = FinalTraining(store, CONFIG, validation=0.2, device="cpu", members=2)
     with pytest.raises(DataError, match=r"seed \[0, 1, 2\] \(here \[0, 1\]\)"):
         smaller.resume(tmp_path / "c")
+
+
+def test_a_configuration_can_state_the_members(
+    store: GraphStore, committee: FinalResult, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, committee=CommitteeConfig(3))
+    interrupted = FinalTraining(store, CONFIG, validation=0.2, device="cpu", members=3)
+    next(interrupted.run())
+    interrupted.save(tmp_path / "c")
+    stated = FinalTraining(store, config, validation=0.2, device="cpu")
+    assert (stated.fingerprint, stated.config) == (interrupted.fingerprint, interrupted.config)
+    stated.resume(tmp_path / "c")
+    assert len([*stated.run()]) == 4
+    result = stated.result()
+    assert same_bits(result, committee)
+    assert result.model.config.committee == CommitteeConfig()  # the file states the members
+    assert len(FinalTraining(store, config, validation=0.2, device="cpu", members=2).replicas) == 2
+    with pytest.raises(ArgumentError, match="'members' must be 1 for 'majority'"):
+        train_final(store, RunConfig(model="majority", committee=CommitteeConfig(3)))
 
 
 def test_members_that_stop_at_different_epochs_are_resumed_alike(

@@ -52,6 +52,7 @@ from graphcaps.cli.run_options import (
     Precision,
     Preset,
     Settings,
+    check_committee,
     configure,
     describe_preset,
     selection_metric,
@@ -62,6 +63,7 @@ from graphcaps.errors import ArgumentError, GraphcapsError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from graphcaps.config import CommitteeConfig
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.splits.folds import Split
     from graphcaps.data.store import GraphStore
@@ -98,7 +100,7 @@ def evaluate(
         str | None, option("--variant", metavar="NAME", help="Name in the results. Default: the model.")
     ] = None,
     seeds: Seeds = 1,
-    ensemble: Ensemble = 1,
+    ensemble: Ensemble = None,
     companion: Companion = None,
     folds: Folds = FOLDS,
     groups: GroupsBy = None,
@@ -175,15 +177,16 @@ def evaluate(
     --ensemble 5 trains five times as many seeds and adds the held-out result of their committees.
 
     --companion wl-forest also fits a forest on the same folds and adds its held-out result and that of its mixture
-    with the network.
+    with the network. --preset best does both.
 
     --repeat 5 repeats the cross-validation in five divisions into folds: one division of a few hundred graphs says
     little. --groups keeps duplicates or other groups in one fold. --split trains one fixed split instead of folds;
     --split scaffold --repeat 10 trains ten splits by scaffold, under ten seeds.
     """
-    _check_options(out, variant, seeds * ensemble)
-    _check_ensemble(ensemble, protocol)
-    _check_companion(companion, protocol)
+    from graphcaps.config import CommitteeConfig
+
+    _check_options(out, variant, seeds * (ensemble or 1))
+    _check_committee(CommitteeConfig(ensemble or 1, companion), protocol)
     _check_predictions(predictions, names, protocol)
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     check_folds("evaluate", names, folds, groups, split, protocol)
@@ -194,8 +197,6 @@ def evaluate(
     from graphcaps.evaluation import CrossValidation, Ledger, ResultsStore
     from graphcaps.evaluation.fold_learning import fold_learning_warning
     from graphcaps.training.auto_config import check_network_options
-    from graphcaps.training.classical_training import check_members
-    from graphcaps.training.companion_weights import companion_configs
 
     loaded = load_with_splits("evaluate", names, root, reader, split, repeat, seed, fractions)
     results = None if out is None else ResultsStore(out)
@@ -206,7 +207,7 @@ def evaluate(
         config = configure(
             store, preset=preset, model=model,
             epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, max_nodes=max_nodes,
-            precision=precision, settings=settings,
+            precision=precision, settings=settings, ensemble=ensemble, companion=companion,
         )  # fmt: skip
         network_options = {
             "--group": group,
@@ -217,8 +218,9 @@ def evaluate(
             "--log": log,
         }
         check_network_options(config, network_options, "options")
-        check_members(config, ensemble, "options", "--ensemble")
-        companion_configs(companion, config.model, store, "options", "--companion")
+        committee = check_committee(config, store, ensemble, companion)
+        check_seeds("evaluate", seeds * committee.members)
+        _check_committee(committee, protocol, config.source)
         if groups is None and not fixed_splits and (copies := describe_copies_in_folds(store.smiles)):
             note(f"{store.name}: {copies}")
         grouping = named_groups(groups, dataset)
@@ -228,7 +230,7 @@ def evaluate(
                 variant=variant, results=results, resume=resume, checkpoint_every=checkpoint_every,
                 groups=grouping, split=fixed_splits or None, patience=patience or None,
                 metric=selection, class_weight=weights, predictions=predictions is not None, callbacks=loggers,
-                members=ensemble, division=division, companion=companion, executor=executor,
+                division=division, executor=executor,
             )
             for division in range(divisions)
         ]  # fmt: skip
@@ -258,10 +260,11 @@ def evaluate(
             ]
             ledger = Ledger.join(runs)
             ledgers.append(ledger)
-            if ensemble > 1:
-                committees[ledger.dataset] = ledger.committees(ensemble)
+            members = of_dataset[0].members
+            if members > 1:
+                committees[ledger.dataset] = ledger.committees(members)
             if ledger.companions:
-                mixtures[ledger.dataset] = ledger.mixture(ensemble)
+                mixtures[ledger.dataset] = ledger.mixture(members)
             is_wanted = dataset.store.catalogue_name is None and not of_dataset[0].is_classical
             if is_wanted if baseline is None else baseline:
                 baselines[ledger.dataset] = _run_baselines(of_dataset)
@@ -302,18 +305,24 @@ def _check_options(out: Path | None, variant: str | None, seeds: int) -> None:
         check_output_folder(out)
 
 
-def _check_ensemble(members: int, protocol: str) -> None:
-    """Rejects committees whose epochs would be selected on test graphs."""
-    if members > 1 and protocol != "held-out":
+def _check_committee(committee: CommitteeConfig, protocol: str, preset: str = "") -> None:
+    """Rejects committees whose epochs, and companions whose weight, would be selected on test graphs.
+
+    Args:
+        committee (CommitteeConfig): Members and companion.
+        protocol (str): The value of ``--protocol``.
+        preset (str): The preset that they are of; "" for those of options. (default: "")
+    """
+    if protocol == "held-out":
+        return
+    got = f"--protocol {protocol}"
+    fix = f"It is of the preset '{preset}'; --ensemble 1 --companion none leave it out." if preset else ""
+    if committee.members > 1:
         expected = "come with --protocol held-out, whose epochs are not selected on test graphs"
-        raise ArgumentError("evaluate", "--ensemble", expected, f"--protocol {protocol}")
-
-
-def _check_companion(companion: str | None, protocol: str) -> None:
-    """Rejects a companion whose weight would be chosen on test graphs."""
-    if companion is not None and protocol != "held-out":
+        raise ArgumentError("evaluate", "--ensemble", expected, got, fix)
+    if committee.companion is not None:
         expected = "come with --protocol held-out, whose validation graphs choose the weight"
-        raise ArgumentError("evaluate", "--companion", expected, f"--protocol {protocol}")
+        raise ArgumentError("evaluate", "--companion", expected, got, fix)
 
 
 def _check_predictions(path: Path | None, names: list[str], protocol: str) -> None:

@@ -80,7 +80,10 @@ def _list_presets(as_json: bool) -> None:
             graphs = each.dataset or "any"
             if each.by_dataset:
                 graphs += f"; other values for {', '.join(each.by_dataset)}"
-            table.add_row(each.name, each.model, graphs)
+            committee = each.committee
+            model = f"{each.model} × {committee.members}" if committee.members > 1 else each.model
+            model += "" if committee.companion is None else f" with {committee.companion}"
+            table.add_row(each.name, model, graphs)
         terminal().print(table)
 
 

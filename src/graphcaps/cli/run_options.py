@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from graphcaps.cli.output import option
 
 if TYPE_CHECKING:
-    from graphcaps.config import RunConfig
+    from graphcaps.config import CommitteeConfig, RunConfig
     from graphcaps.data.store import GraphStore
     from graphcaps.metrics import SelectionMetric
 
@@ -29,6 +29,7 @@ __all__ = [
     "Precision",
     "Preset",
     "Settings",
+    "check_committee",
     "configure",
     "describe_classes",
     "describe_preset",
@@ -83,13 +84,14 @@ Settings = Annotated[
 Device = Annotated[str, option("--device", metavar="NAME", help="cpu, cuda or auto.")]
 
 Ensemble = Annotated[
-    int,
+    int | None,
     option(
         "--ensemble",
         metavar="M",
         min=1,
         max=1000,
-        help="Train a committee of M models with different seeds (docs/committees.md).",
+        help="Train a committee of M models with different seeds (docs/committees.md). Default: that of the preset, "
+        "else 1.",
     ),
 ]
 
@@ -99,7 +101,7 @@ Companion = Annotated[
         "--companion",
         metavar="NAME",
         help="Also fit a classical model, such as wl-forest, and mix its probabilities with the network's "
-        "(docs/companion.md). Several: NAME,NAME.",
+        "(docs/companion.md). Several: NAME,NAME. none: not even that of the preset.",
     ),
 ]
 
@@ -116,11 +118,13 @@ def configure(
     precision: str | None = None,
     parts: str | None = None,
     settings: Sequence[str] | None = None,
+    ensemble: int | None = None,
+    companion: str | None = None,
 ) -> RunConfig:
     """The configuration of a run; its ``source`` names the preset.
 
     The preset "published" is that of the model. Its values for one data set are used if the data set was loaded by its
-    name in the catalogue.
+    name in the catalogue. The preset "best" is "best-molecules" for molecules from SMILES.
 
     Without a preset a data set that was loaded by a name of the catalogue decides: "paper" for the eleven data sets of
     the paper, "planted-parts" for the levels of that one. Molecules from SMILES take "molecules". All other
@@ -138,13 +142,15 @@ def configure(
         precision (str, optional): Precision of matrix products on a GPU.
         parts (str, optional): HGCN's option of that name, ``"groups"`` or ``"blocks"``.
         settings (sequence of str, optional): Further values as ``NAME=VALUE``, see :func:`change_settings`.
+        ensemble (int, optional): Number of members of a committee.
+        companion (str, optional): Names of companions; "none" for none.
     """
     from graphcaps.config import RunConfig
     from graphcaps.errors import ArgumentError
     from graphcaps.models import MODELS, find_model, is_classical
     from graphcaps.nn.part_loss import Parts
     from graphcaps.presets import is_published, load_preset
-    from graphcaps.presets.model_presets import preset_of_graphs, replace_model
+    from graphcaps.presets.model_presets import best_preset, preset_of_graphs, replace_model
     from graphcaps.training.auto_config import check_network_options
 
     if model is not None and preset is None and is_classical(model):
@@ -155,6 +161,8 @@ def configure(
         chosen = model if preset.lower() == "published" else None
         config = load_preset(preset, store.catalogue_name, chosen)
         config = replace(config, dataset=store.name)
+    elif preset == "best":
+        config = best_preset(store)
     elif preset is not None:
         config = load_preset(preset, store.name)
     else:
@@ -194,9 +202,34 @@ def configure(
         if max_nodes < 0:
             raise ArgumentError("options", "--max-nodes", "be at least 0, which keeps all nodes", max_nodes)
         config = config.with_features(max_nodes=max_nodes or None)
-    return config.with_training(
+    config = config.with_training(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, precision=precision
     )
+    return config.with_committee(members=ensemble, companion=companion)
+
+
+def check_committee(
+    config: RunConfig, store: GraphStore, ensemble: int | None, companion: str | None
+) -> CommitteeConfig:
+    """The members and companions of a run, checked.
+
+    Args:
+        config (RunConfig): The result of :func:`configure`.
+        store (GraphStore): The data set.
+        ensemble, companion (optional): The values of the options; messages name the preset for a value of its own.
+
+    Raises:
+        ArgumentError: If the members would be equal, or a companion cannot be fitted to the graphs.
+    """
+    from graphcaps.training.classical_training import check_members
+    from graphcaps.training.companion_weights import companion_configs
+
+    committee, preset = config.committee, config.source
+    members_by = (preset, "[committee] members") if ensemble is None else ("options", "--ensemble")
+    companion_by = (preset, "[committee] companion") if companion is None else ("options", "--companion")
+    check_members(config, committee.members, *members_by)
+    companion_configs(committee.companion, config.model, store, *companion_by)
+    return committee
 
 
 def change_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:

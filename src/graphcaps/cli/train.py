@@ -35,6 +35,7 @@ from graphcaps.cli.run_options import (
     Precision,
     Preset,
     Settings,
+    check_committee,
     configure,
     describe_classes,
     describe_preset,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 _DEFAULT_PATIENCE = 50  # with the presets of own graphs, as in HGCNClassifier
+_WITH_PATIENCE = ("default", "molecules", "best", "best-molecules")
 
 
 @takes_reader_options()
@@ -83,7 +85,7 @@ def train(
     seed: Annotated[
         int, option("--seed", metavar="N", help="Random seed, also of --split scaffold or random.")
     ] = 0,
-    ensemble: Ensemble = 1,
+    ensemble: Ensemble = None,
     companion: Companion = None,
     validation: Annotated[
         float,
@@ -98,7 +100,7 @@ def train(
             metavar="N",
             min=0,
             help="Stop after N epochs without improvement; 0: never. "
-            "Default: 50 with preset default or molecules, else 0.",
+            "Default: 50 with preset default, molecules or best, else 0.",
         ),
     ] = None,
     metric: Metric = None,
@@ -149,6 +151,8 @@ def train(
     --companion wl-forest also fits a forest to the same graphs; probabilities are a weighted mean of both, with a
     weight chosen on graphs that neither was fitted to (docs/companion.md).
 
+    --preset best does both (docs/presets.md).
+
     An interrupted training continues with --resume.
 
     torchrun --nproc-per-node=2 -m graphcaps train … trains one model with two processes, on a GPU each
@@ -171,8 +175,6 @@ def train(
     _check_class_weight(class_weight)
 
     from graphcaps.training.auto_config import check_network_options
-    from graphcaps.training.classical_training import check_members
-    from graphcaps.training.companion_weights import companion_configs
     from graphcaps.training.final_training import make_training
 
     loaded, splits = read_once(
@@ -195,9 +197,12 @@ def train(
         precision=precision,
         parts=parts,
         settings=settings,
+        ensemble=ensemble,
+        companion=companion,
     )
     chosen = describe_preset(store, config, preset)
-    members = f" × {ensemble} members" if ensemble > 1 else ""
+    count = config.committee.members
+    members = f" × {count} members" if count > 1 else ""
     note(
         f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}{members}, {chosen}."
     )
@@ -209,9 +214,8 @@ def train(
         "--log": log,
     }
     check_network_options(config, network_options, "options")
-    check_members(config, ensemble, "options", "--ensemble")
-    companion_configs(companion, config.model, store, "options", "--companion")
-    if patience is None and config.source in ("default", "molecules"):
+    check_committee(config, store, ensemble, companion)
+    if patience is None and config.source in _WITH_PATIENCE:
         patience = _DEFAULT_PATIENCE
     training = make_training(
         store,
@@ -226,8 +230,6 @@ def train(
         split=holdout,
         callbacks=loggers,
         left_out=None if loaded.metadata is None else loaded.metadata.contradicting,
-        members=ensemble,
-        companion=companion,
         ranks=ranks,
     )
     if ranks is not None:

@@ -30,7 +30,7 @@ from graphcaps.estimator.fit_inputs import (
     join_validation,
 )
 from graphcaps.estimator.fit_notes import fit_notes, training_notes
-from graphcaps.estimator.parameters import OWNER, check_parameters, default_config, run_config
+from graphcaps.estimator.parameters import OWNER, check_parameters, committee, default_config, run_config
 from graphcaps.inference.abstention import abstain
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import MIN_PROBABILITY
@@ -60,6 +60,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     scikit-learn, the constructor only stores its arguments and ``fit`` checks them.
 
     Args:
+        preset ("default" or "best"): ``"best"`` adds a committee of five members and the companion ``wl-forest``
+            (docs/presets.md). (default: "default")
         capsule_dim (int): Length of a capsule.
         num_capsules (int or tuple): Number of capsules of each hidden level, from the nodes upwards.
         num_factors (int): Number of factors of a primary capsule; divides ``capsule_dim``.
@@ -82,11 +84,13 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         reconstruction_weight (float): Weight of the reconstruction loss.
         average_epochs (int): Number of epochs whose weights are averaged for evaluation and for the fitted model;
             1 uses the weights of the last epoch.
-        n_estimators (int): Number of members of a committee: networks that are trained together with different seeds,
-            and whose probabilities are averaged (docs/committees.md). (default: 1, a single network)
+        n_estimators (int, optional): Number of members of a committee: networks that are trained together with
+            different seeds, and whose probabilities are averaged (docs/committees.md). ``None`` is that of the preset:
+            1, a single network, with ``"default"``.
         companion (str, optional): Name of a classical model, such as ``"wl-forest"``, that is fitted to the same graphs
             and mixed with the network, with a weight that validation graphs choose (docs/companion.md); or several
-            with commas between them. (default: ``None``)
+            with commas between them. ``None`` is that of the preset, which is none with ``"default"``; ``"none"`` is
+            none.
         max_nodes (int, optional): Larger graphs are truncated to their nodes of highest degree. ``None`` and 0 keep
             all nodes, ``None`` except those of a data set of the catalogue above 1000, as in the paper.
         validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
@@ -141,6 +145,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        preset: Literal["default", "best"] = "default",
         capsule_dim: int = _MODEL["capsule_dim"],
         num_capsules: int | tuple[int, ...] = _MODEL["num_capsules"],
         num_factors: int = _MODEL["num_factors"],
@@ -157,7 +162,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         weight_decay: float | None = None,
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
         average_epochs: int = _TRAINING.average_epochs,
-        n_estimators: int = 1,
+        n_estimators: int | None = None,
         companion: str | None = None,
         max_nodes: int | None = None,
         validation: float = 0.1,
@@ -175,6 +180,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         verbose: int = 0,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
+        self.preset = preset
         self.capsule_dim = capsule_dim
         self.num_capsules = num_capsules
         self.num_factors = num_factors
@@ -246,9 +252,10 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         continues = self.warm_start and hasattr(self, "model_")
-        if continues and len(self.model_.members) != self.n_estimators:
+        chosen = committee(parameters)
+        if continues and len(self.model_.members) != chosen.members:
             expected = f"be {len(self.model_.members)}, as in the fit that is continued"
-            raise ArgumentError(OWNER, "n_estimators", expected, self.n_estimators)
+            raise ArgumentError(OWNER, "n_estimators", expected, chosen.members)
         graphs = self._read(X, fitting=not continues)
         self.graph_column_ = graphs.column
         self.classes_, store = encode_classes(graphs, y)
@@ -264,7 +271,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             held_out = torch.arange(len(store), len(store) + len(added))
             weights = None if weights is None else np.concatenate([weights, np.ones(len(added))])
             store = join_validation(store, added)
-        companion_configs(self.companion, "hgcn", store, OWNER)  # raises on an unknown name
+        companion_configs(chosen.companion, "hgcn", store, OWNER)  # raises on an unknown name
         seed = self._seed()
         with use_threads(self.n_jobs):
             training = FinalTraining(
@@ -280,8 +287,6 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 calibrate="temperature" if self.calibrate is True else self.calibrate or None,
                 start=self.model_ if continues else None,
                 callbacks=self.callbacks or (),
-                members=int(self.n_estimators),
-                companion=self.companion,
             )
             notes = training_notes(
                 training,

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, get_args
 
 from graphcaps.chemistry.featurizers import FEATURIZERS
-from graphcaps.config import RunConfig
+from graphcaps.config import CommitteeConfig, RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import SelectionMetric
@@ -19,14 +19,14 @@ from graphcaps.nn.context import context_kinds
 from graphcaps.training.loop import Callback
 from graphcaps.types import EdgeLabelUse
 
-__all__ = ["OWNER", "check_parameters", "default_config", "run_config"]
+__all__ = ["OWNER", "check_parameters", "committee", "default_config", "run_config"]
 
 OWNER = "HGCNClassifier"  # first word of the messages of this package
 
 
 @cache
 def default_config(preset: str = "default") -> RunConfig:
-    """The preset ``default``, the single source of default values, or ``molecules``."""
+    """The preset ``default``, the single source of default values, or another one of the package."""
     file = resources.files("graphcaps").joinpath("presets", f"{preset}.toml")
     return RunConfig.from_toml(file.read_text("utf-8"), preset)
 
@@ -40,7 +40,7 @@ _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allow
     "batch_size": (1, True),
     "halve_every": (1, False),
     "average_epochs": (1, False),
-    "n_estimators": (1, False),
+    "n_estimators": (1, True),
     "patience": (1, True),
     "max_nodes": (0, True),
     "verbose": (0, False),
@@ -54,6 +54,7 @@ _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, co
 }
 _OPTIONAL_REALS = ("dropout", "weight_decay")  # None: by the number of graphs, and by the preset
 _CHOICES: dict[str, tuple[Any, ...]] = {
+    "preset": ("default", "best"),
     "parts": (None, "blocks", "groups"),
     "context": (None, "none", *context_kinds()),
     "context_jumping": (None, True, False),
@@ -115,7 +116,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         raise ArgumentError(OWNER, "class_weight", words, repr(weights))
     companion = parameters["companion"]
     if companion is not None and not isinstance(companion, str):
-        words = "be the name of a classical model, such as 'wl-forest', or None"
+        words = "be the name of a classical model, such as 'wl-forest', 'none' or None"
         raise ArgumentError(OWNER, "companion", words, repr(companion)[:60])
     callbacks = parameters["callbacks"]
     listed = callbacks if isinstance(callbacks, list | tuple) else (callbacks,)
@@ -133,16 +134,25 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         )
 
 
+def committee(parameters: Mapping[str, Any]) -> CommitteeConfig:
+    """Members and companion of the preset, replaced by ``n_estimators`` and ``companion`` where they are given."""
+    members, companion = _to_python(parameters["n_estimators"]), parameters["companion"]
+    return default_config(parameters["preset"]).with_committee(members=members, companion=companion).committee
+
+
 def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     """The preset for the graphs, changed by the parameters of :class:`HGCNClassifier`.
 
-    Molecules from SMILES have the preset ``molecules``, other graphs ``default``. Parameters in which the two differ
-    are ``None`` by default, which keeps the value of the preset.
+    Molecules from SMILES have the preset ``molecules``, other graphs ``default``; with ``preset="best"`` they are
+    ``best-molecules`` and ``best``. Parameters in which they differ are ``None`` by default, which keeps the value of
+    the preset.
 
     Raises:
         ArgumentError: If ``edge_labels`` says how to use labels that the graphs do not have.
     """
-    base = default_config("default" if store.featurizer is None else "molecules")
+    of_molecules = {"default": "molecules", "best": "best-molecules"}
+    preset = parameters["preset"]
+    base = default_config(preset if store.featurizer is None else of_molecules[preset])
     capsules = parameters["num_capsules"]
     listed = capsules if isinstance(capsules, tuple | list) else (capsules,)
     limit = _to_python(parameters["max_nodes"])
@@ -167,7 +177,8 @@ def run_config(parameters: Mapping[str, Any], store: GraphStore) -> RunConfig:
     training = {key: _to_python(parameters[key]) for key in _TRAINING_PARAMETERS}
     changed = changed.with_training(**_given(training, base))
     same = replace(changed, dataset=base.dataset) == base
-    return changed if same else replace(changed, source=f"{base.source}, changed by arguments")
+    source = base.source if same else f"{base.source}, changed by arguments"
+    return replace(changed, source=source, committee=committee(parameters))
 
 
 def _given(values: dict[str, Any], base: RunConfig) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def cross_validate(
     class_weight: Literal["balanced"] | None = None,
     predictions: bool = False,
     callbacks: Sequence[Callback] = (),
-    members: int = 1,
+    members: int | None = None,
     divisions: int = 1,
     companion: str | None = None,
     executor: Executor | None = None,
@@ -233,16 +233,17 @@ def cross_validate(
             protocol held-out. (default: ``False``)
         callbacks (list): :class:`graphcaps.training.Callback` objects, for networks. They are called with each group
             of folds and seeds, and once with the results. (default: none)
-        members (int): Number of members of a committee. Each seed is then a committee of as many seeds: those of the
-            first are 0 to ``members − 1``. Records are of single seeds, with predictions, and
+        members (int, optional): Number of members of a committee. Each seed is then a committee of as many seeds:
+            those of the first are 0 to ``members − 1``. Records are of single seeds, with predictions, and
             :meth:`Ledger.committees` gives the results of the committees. Only with the protocol held-out.
-            (default: 1)
+            (default: that of ``config``)
         divisions (int): Number of divisions into folds: all folds and seeds are trained in each, one division after
             another, and results are also averaged over divisions. Division 0 is the folds that one division has; the
             shuffle of division d has d added to its seed. Not with ``split``. (default: 1)
         companion (str, optional): Name of a classical model that is fitted on the same folds and mixed with the network
             (docs/companion.md), or several with commas between them. They have records of their own, and
-            :meth:`Ledger.mixture` gives the results. Only with the protocol held-out. (default: none)
+            :meth:`Ledger.mixture` gives the results; ``"none"`` for none. Only with the protocol held-out.
+            (default: that of ``config``)
         executor (Executor, optional): Where the trainings run, such as a
             :class:`graphcaps.execution.RayExecutor`, which calls neither ``on_event`` nor ``callbacks``.
             (default: in this process)
@@ -328,22 +329,28 @@ class CrossValidation:
         class_weight: Literal["balanced"] | None = None,
         predictions: bool = False,
         callbacks: Sequence[Callback] = (),
-        members: int = 1,
+        members: int | None = None,
         division: int = 0,
         companion: str | None = None,
         may_lack_classes: bool = False,
         executor: Executor | None = None,
     ) -> None:
-        check_run_types(store, RunConfig() if config is None else config, "cross_validate")
-        optional = {"group": group, "checkpoint_every": checkpoint_every}
+        config = RunConfig() if config is None else config
+        check_run_types(store, config, "cross_validate")
+        optional = {"members": members, "group": group, "checkpoint_every": checkpoint_every}
         given_counts = {name: value for name, value in optional.items() if value is not None}
-        for name, value in {"seeds": seeds, "members": members, **given_counts}.items():
+        for name, value in {"seeds": seeds, **given_counts}.items():
             if type(value) is not int or value < 1:
                 raise ArgumentError("cross_validate", name, "be a whole number from 1 on", value)
         if protocol not in (*PROTOCOLS, "both"):
             expected = f"be one of {', '.join(PROTOCOLS)}, both"
             raise ArgumentError("cross_validate", "protocol", expected, repr(protocol))
         check_patience("cross_validate", patience)
+        by_config = [
+            name for name, given in (("members", members), ("companion", companion)) if given is None
+        ]
+        committee = config.with_committee(members=members, companion=companion).committee
+        members, companion = committee.members, committee.companion
         needs_validation = {
             "patience": patience,
             "metric": None if check_selection_metric("cross_validate", metric) == "loss" else metric,
@@ -354,7 +361,9 @@ class CrossValidation:
         for name, given in needs_validation.items():
             if given is not None and protocol != "held-out":
                 expected = "be left out unless the protocol is held-out: 'paper' has no validation set"
-                raise ArgumentError("cross_validate", name, expected, f"{given} with '{protocol}'")
+                fix = f"It is of '{config.source}'; members=1 and companion='none' leave it out."
+                fix = fix if name in by_config else ""
+                raise ArgumentError("cross_validate", name, expected, f"{given} with '{protocol}'", fix)
         if class_weight not in (None, "balanced"):
             expected = "be 'balanced', or be left out"
             raise ArgumentError("cross_validate", "class_weight", expected, repr(class_weight))
@@ -386,7 +395,7 @@ class CrossValidation:
         # Data-dependent settings: with folds every graph is a test graph once; with splits, the training graphs of the
         # first one only.
         visible = store if split is None else store[self.folds.paper(0).train]
-        self.config = resolve_config(config or RunConfig(), visible)
+        self.config = resolve_config(config.of_one_model(), visible)
         self.variant = variant or self.config.model
         joint_configs = {name: resolve_config(each, visible) for name, each in (joint_variants or {}).items()}
         self.variants = {self.variant: self.config, **joint_configs}

@@ -25,7 +25,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.checked_safetensors import encode_checked, read_checked
-from graphcaps.config import RunConfig
+from graphcaps.config import MAX_MEMBERS, RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
@@ -66,7 +66,6 @@ _REQUIRED = {
 _OPTIONAL = ("calibration", "profile", "committee", "companion")  # an object or null
 _SPLIT_PREFIX = "split_hashes."  # of the tensors that are not the model's
 _MEMBER_PREFIX = "members."  # of the tensors of a committee, and the number of the member, from 1 on
-_MAX_MEMBERS = 1_000
 _COMPANION_PREFIX = "companions."  # of the arrays of companions, and the number of the companion, from 1 on
 _MAX_COMPANIONS = 100
 _COMPANION_ENTRIES = ("config", "recipe", "calibration")
@@ -313,9 +312,9 @@ def _num_members(path: Path, committee: dict[str, Any]) -> int:
     if set(committee) != {"members", "disagreement"}:
         raise DataError(path, "'members' and 'disagreement' under 'committee' in the header", [*committee])
     count = committee["members"]
-    if type(count) is not int or not 2 <= count <= _MAX_MEMBERS:
+    if type(count) is not int or not 2 <= count <= MAX_MEMBERS:
         raise DataError(
-            path, f"2 to {_MAX_MEMBERS:,} members of the committee in the header", repr(count)[:60]
+            path, f"2 to {MAX_MEMBERS:,} members of the committee in the header", repr(count)[:60]
         )
     return count
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from graphcaps._io.read_limit import read_toml
 from graphcaps._io.user_folders import expand_home
-from graphcaps.config import RunConfig
+from graphcaps.config import CommitteeConfig, RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError
 
@@ -48,22 +48,24 @@ class ListedPreset:
         model (str): The model.
         dataset (str): The data set that it is for, "" for any.
         by_dataset (tuple): Data sets for which some values differ.
+        committee (CommitteeConfig): Number of members of its committee, and its companion.
     """
 
     name: str
     model: str
     dataset: str
     by_dataset: tuple[str, ...]
+    committee: CommitteeConfig
 
 
 def describe_presets() -> tuple[ListedPreset, ...]:
-    """Model and data sets of each preset in the package."""
+    """Model, data sets and committee of each preset in the package."""
     listed = []
     for name in list_presets():
         text = _text(name)
         config = RunConfig.from_toml(text, name)
         tables = tuple(tomllib.loads(text).get("by_dataset", {}))
-        listed.append(ListedPreset(name, config.model, config.dataset, tables))
+        listed.append(ListedPreset(name, config.model, config.dataset, tables, config.committee))
     return tuple(listed)
 
 

@@ -10,7 +10,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.models.lookup import find_model, is_classical
 from graphcaps.presets import list_presets, load_preset, published_models
 
-__all__ = ["comparison_config", "preset_of_graphs", "replace_model"]
+__all__ = ["best_preset", "comparison_config", "preset_of_graphs", "replace_model"]
 
 
 def preset_of_graphs(store: GraphStore) -> RunConfig:
@@ -26,6 +26,12 @@ def preset_of_graphs(store: GraphStore) -> RunConfig:
         return load_preset("paper", entry.name)
     own = "default" if store.featurizer is None else "molecules"
     return replace(load_preset(own), dataset=store.name)
+
+
+def best_preset(store: GraphStore) -> RunConfig:
+    """The preset "best" for some graphs: "best-molecules" for molecules from SMILES."""
+    name = "best" if store.featurizer is None else "best-molecules"
+    return replace(load_preset(name), dataset=store.name)
 
 
 def replace_model(config: RunConfig, model: str) -> RunConfig:

@@ -67,7 +67,7 @@ class ClassicalTraining(SingleTraining):
         split: Split | None = None,
         sample_weight: Sequence[float] | np.ndarray | Tensor | None = None,
         left_out: GraphStore | None = None,
-        members: int = 1,
+        members: int | None = None,
         companion: str | None = None,
     ) -> None:
         super().__init__(
@@ -84,7 +84,7 @@ class ClassicalTraining(SingleTraining):
             companion=companion,
         )
         build_classical(self.config, self.source.num_classes)  # raises on unknown arguments
-        check_members(self.config, members, "train")
+        check_members(self.config, len(self.replicas), "train")
         self._fits: list[ClassicalFit] = []
 
     @property

@@ -84,12 +84,13 @@ class FinalTraining(SingleTraining):
         callbacks (list): :class:`graphcaps.training.Callback` objects of the user. (default: none)
         left_out (GraphStore, optional): Molecules that were left out of ``store`` because of contradicting labels:
             ``used_in`` of the model marks them. (default: none)
-        members (int): Number of members of a committee: models that are trained together with the seeds ``seed``,
-            ``seed + 1``, … on the same training and validation graphs. Each keeps the epoch that its own validation
-            loss selects, and stops by itself. (default: 1, a single model)
+        members (int, optional): Number of members of a committee: models that are trained together with the seeds
+            ``seed``, ``seed + 1``, … on the same training and validation graphs. Each keeps the epoch that its own
+            validation loss selects, and stops by itself; 1 is a single model. (default: that of ``config``)
         companion (str, optional): Name of a classical model that is fitted to the same training graphs and mixed with
             the network (docs/companion.md), or several with commas between them. With few validation graphs, inner
-            trainings on parts of the training graphs run as further replicas, to choose its weight. (default: none)
+            trainings on parts of the training graphs run as further replicas, to choose its weight. ``"none"`` for
+            none. (default: that of ``config``)
         ranks (Ranks, optional): Processes that train together (docs/howto/several-gpus.md). Each is called with the
             same arguments, computes its share of every batch, and has the same weights and events; :meth:`result` and
             files are for the first. (default: one process)
@@ -119,13 +120,10 @@ class FinalTraining(SingleTraining):
         split: Split | None = None,
         callbacks: Sequence[Callback] = (),
         left_out: GraphStore | None = None,
-        members: int = 1,
+        members: int | None = None,
         companion: str | None = None,
         ranks: Ranks | None = None,
     ) -> None:
-        if ranks is not None and companion is not None:
-            expected = "be left out with several processes, of which none has all graphs"
-            raise ArgumentError("train", "companion", expected, f"'{companion}'")
         super().__init__(
             store,
             config,
@@ -147,7 +145,7 @@ class FinalTraining(SingleTraining):
             ranks=ranks,
         )
         check_patience("train", patience)
-        self.patience = patience
+        self.patience, members = patience, len(self.replicas)
         store, config = self.source, self.config
         assert store.y is not None
         self.metric = check_metric("train", metric, store.y, [self.holdout.validation])
@@ -367,7 +365,7 @@ def make_training(
     split: Split | None = None,
     callbacks: Sequence[Callback] = (),
     left_out: GraphStore | None = None,
-    members: int = 1,
+    members: int | None = None,
     companion: str | None = None,
     ranks: Ranks | None = None,
 ) -> SingleTraining:

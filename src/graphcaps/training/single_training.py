@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from graphcaps._io.provenance import describe_hardware
-from graphcaps.config import RunConfig
+from graphcaps.config import MAX_MEMBERS, RunConfig
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.quality.graph_hashes import graph_hashes
 from graphcaps.data.quality.summary import describe_empty_graphs
@@ -47,10 +47,8 @@ from graphcaps.training.sample_weight import check_sample_weight
 from graphcaps.training.shared_store import check_same_data, check_same_run, share_store
 from graphcaps.training.trainer import EpochEnd
 
-__all__ = ["MAX_MEMBERS", "FinalResult", "SingleTraining"]
+__all__ = ["FinalResult", "SingleTraining"]
 
-MAX_MEMBERS = 1_000
-"""Largest number of members of a committee."""
 _BLOCK = 4096  # training graphs that are copied at a time to measure the accuracy of the kept model
 _MEMBER_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
 
@@ -95,7 +93,7 @@ class SingleTraining(ABC):
         store (GraphStore): Graphs with labels.
         config (RunConfig): Model, features and training.
         seed (int): Seed of the validation split and of the model, or of the first member.
-        members (int): Number of members. (default: 1)
+        members (int, optional): Number of members. (default: that of ``config``)
         validation (float or Tensor): Fraction of each class in the validation set, 0 for none; or the indices of the
             validation graphs.
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``.
@@ -110,7 +108,8 @@ class SingleTraining(ABC):
             the record of the model. (default: none)
         options (dict, optional): Further values that determine the model; they are part of the fingerprint.
         companion (str, optional): Name of a classical model that is fitted to the same training graphs and mixed with
-            the model (docs/companion.md), or several with commas between them. (default: none)
+            the model (docs/companion.md), or several with commas between them; ``"none"`` for none. (default: that
+            of ``config``)
         ranks (Ranks, optional): Processes that train together, each with the same arguments. (default: one process)
 
     Attributes:
@@ -141,13 +140,18 @@ class SingleTraining(ABC):
         start: FittedModel | None = None,
         left_out: GraphStore | None = None,
         options: Mapping[str, Any] | None = None,
-        members: int = 1,
+        members: int | None = None,
         companion: str | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         check_run_types(store, config, "train")
-        if type(members) is not int or not 1 <= members <= MAX_MEMBERS:
+        if members is not None and (type(members) is not int or not 1 <= members <= MAX_MEMBERS):
             raise ArgumentError("train", "members", f"be a whole number from 1 to {MAX_MEMBERS:,}", members)
+        committee = config.with_committee(members=members, companion=companion).committee
+        if ranks is not None and committee.companion is not None:
+            expected = "be left out with several processes, of which none has all graphs"
+            fix = "'none' leaves out that of a preset."
+            raise ArgumentError("train", "companion", expected, f"'{committee.companion}'", fix)
         self.ranks = ranks
         digest = None if ranks is None else data_digest(store)
         if ranks is not None and digest is not None:
@@ -159,12 +163,13 @@ class SingleTraining(ABC):
         kept = self.holdout.kept
         self.sample_weight = weights if weights is None or kept is None else weights[kept]
         self.source, self.seed, self.calibrate = self.holdout.store, seed, calibrate
-        self.config = resolve_config(config, self.source, None if start is None else start.config)
-        self.companions = companion_configs(companion, self.config.model, self.source, "train")
+        like = None if start is None else start.config
+        self.config = resolve_config(config.of_one_model(), self.source, like)
+        self.companions = companion_configs(committee.companion, self.config.model, self.source, "train")
         if self.companions and not self.holdout.validation.numel():
             expected = "come with validation graphs, which choose its weight"
             fix = "Set a validation share above 0."
-            raise ArgumentError("train", "companion", expected, f"'{companion}' without any", fix)
+            raise ArgumentError("train", "companion", expected, f"'{committee.companion}' without any", fix)
         self.reading_notes = (
             *describe_reading(store, self.config),
             *(describe_companion(each, self.source) for each in self.companions),
@@ -177,7 +182,7 @@ class SingleTraining(ABC):
         no_test = torch.empty(0, dtype=torch.long)
         self.replicas = [
             Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed + member)
-            for member in range(members)
+            for member in range(committee.members)
         ]
         self.stacking: list[Replica] = []
         if self.companions and start is None:  # a model to fine-tune may have been trained on any graph
