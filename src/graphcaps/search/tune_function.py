@@ -118,8 +118,8 @@ class TuneRun:
         began = monotonic()
 
         def remaining() -> float | None:
-            # Never 0: one epoch of a search always ends.
-            return None if self.minutes is None else max(self.minutes - (monotonic() - began) / 60, 1e-3)
+            # With 0, a search ends after its first epoch.
+            return None if self.minutes is None else max(self.minutes - (monotonic() - began) / 60, 0.0)
 
         try:
             result = TuneResult(self.search.run(on_event, remaining()))
