@@ -25,9 +25,11 @@ MODELS: dict[str, Any] = {
     "hgcn, deep": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6, 3), residual_nodes=70, lead=lead),
     "hgcn, paper": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), formulation="paper", lead=lead),
     "hgcn, gat": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), trunk="gat", lead=lead),
-    "hgcn, context": lambda lead: HGCN(5, 2, capsule_dim=16, num_capsules=(6,), context=2, lead=lead),
+    "hgcn, context": lambda lead: HGCN(
+        5, 2, capsule_dim=16, num_capsules=(6,), context="residual", context_layers=2, lead=lead
+    ),
     "hgcn, edge labels": lambda lead: HGCN(
-        5, 2, capsule_dim=16, num_capsules=(6,), context=1, edge_kinds=EDGE_KINDS, lead=lead
+        5, 2, capsule_dim=16, num_capsules=(6,), context="residual", edge_kinds=EDGE_KINDS, lead=lead
     ),
     "gin": lambda lead: GIN(5, 2, hidden=16, lead=lead),
 }
