@@ -124,8 +124,7 @@ class Predictions:
     @property
     def predicted(self) -> list[str | None]:
         """Class of each graph; ``None`` if it could not be predicted or the model abstains."""
-        best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
-        rows = zip(self.errors, self.abstained, best, strict=True)
+        rows = zip(self.errors, self.abstained, self._best, strict=True)
         return [None if error or abstained else self.class_names[index] for error, abstained, index in rows]
 
     @property
@@ -266,8 +265,13 @@ class Predictions:
 
     def _contributions(self) -> np.ndarray | None:
         """Share of each part in the probability of each graph's most probable class, ``[K, G]``."""
-        best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
-        return None if self.parts is None else self.parts.contributions(best)
+        return None if self.parts is None else self.parts.contributions(self._best)
+
+    @property
+    def _best(self) -> np.ndarray:
+        """Index of the most probable class of each graph, 0 for a graph that could not be predicted, ``[G]``."""
+        best: np.ndarray = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
+        return best
 
     def _row_parts(self, parts: AnswerParts, index: int, shares: np.ndarray) -> list[dict[str, Any]]:
         """What one answer is made of: the network and its companions."""
@@ -324,7 +328,7 @@ class Predictions:
         shares = self._contributions()
         if self.parts is None or shares is None:
             return {}
-        best = np.nan_to_num(self.probabilities, nan=-1.0).argmax(-1)
+        best = self._best
         columns: dict[str, Sequence[object]] = {}
         for part, name in enumerate(self.parts.names):
             values = {
