@@ -12,7 +12,11 @@ and their mixture are evaluated on the test fold; epochs, temperatures and weigh
 cell with companions says of its committee what a cell without them would say: replicas do not depend on each other.
 ``--preset best`` takes members and companions of that preset, whose network is that of ``default``: its cells are those
 of the same ``--members`` and ``--companion``. All data sets of division 0 come first, in the order of :data:`ORDER`,
-then those of division 1, and so on.
+then those of division 1, and so on; with ``--jobs``, as many cells at a time, the longest of a division first.
+
+``C`` of a cell is an upper bound: the rule C of the paper, one epoch for all folds by the mean accuracy on the test
+folds, applied to committee and mixture. It is that of the held-out training, on eight folds where the paper has nine,
+without calibration and with the weights of the mixture.
 
 OUT/reach.json is written after every cell. Cells in it or in the files of ``--done`` are left out. No cell starts that
 is expected to take longer than what is left of the budget, by the seconds of the same data set in another division, or
@@ -28,7 +32,9 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -36,13 +42,25 @@ import numpy as np
 from benchmarks.measure_context import BASE, CANDIDATES, candidate_config
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import versions_and_commit
+from graphcaps.comparison.runner import describe_failure
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
 from graphcaps.evaluation import CrossValidation, RecordKey, ResultsStore
+from graphcaps.evaluation.concurrent_trainings import run_concurrently
+from graphcaps.evaluation.epoch_selection import best_common_epoch
+from graphcaps.evaluation.graph_predictions import PARTS
 from graphcaps.evaluation.ledger import Ledger
+from graphcaps.evaluation.mixture_results import MixtureResults
+from graphcaps.inference.mixture import weighted_mean
+from graphcaps.inference.probabilities import probabilities
+from graphcaps.models.lookup import find_graph_model
 from graphcaps.presets import load_preset
+from graphcaps.registry import ScoreKind
+from graphcaps.reproduction.published import paper_datasets, published_hgcn
 from graphcaps.training.device import choose_device
+from graphcaps.training.loop import Callback, TrainingLoop
+from graphcaps.training.trainer import EpochEnd
 
 RESULTS = Path("results/reach/reach.json")
 COMPARISON = Path("results/comparison")
@@ -134,9 +152,11 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
         epochs=cell["epochs"], precision=None if is_cpu else options.precision
     )
     began = time.perf_counter()
+    epochs = TestProbabilities(find_graph_model(config.model).scores)
     ledger = CrossValidation(
         store,
         config,
+        callbacks=[epochs],
         folds=cell["folds"],
         device=options.device,
         patience=cell["patience"],
@@ -150,12 +170,14 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
         "member_accuracy": _percent(committee.member_accuracy.per_seed[0]),
         "pooled": committee.pooled,
         "member_pooled": committee.member_pooled,
+        "C": upper_bound(epochs, store),
     }
     if cell["companion"] is not None:
         mixture = ledger.mixture(cell["members"])
         row |= {
             "mixture_accuracy": _percent(mixture.mixture.accuracy.per_seed[0]),
             "mixture_pooled": mixture.mixture.pooled,
+            "mixture_C": upper_bound(epochs, store, ledger, mixture),
             "part_accuracy": {part.name: _percent(part.accuracy.per_seed[0]) for part in mixture.parts[1:]},
             "weights": [round(weight, 4) for weight in mixture.mean_weights],
             "companion_seconds": round(mixture.seconds, 1),
@@ -170,29 +192,112 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
 
 
 def _percent(accuracies: Sequence[float]) -> list[float]:
-    return [round(100 * each, 4) for each in accuracies]
+    return [round(100 * float(each), 4) for each in accuracies]
+
+
+class TestProbabilities(Callback):
+    """Keeps the uncalibrated probabilities of the test graphs after every epoch.
+
+    Args:
+        score_kind (str): Kind of the model's scores.
+
+    Attributes:
+        graphs (dict): Indices of the test graphs of each fold.
+        of_members (dict): For each fold and seed an array ``[n, O]`` per epoch.
+    """
+
+    __test__ = False  # not a test of pytest
+
+    def __init__(self, score_kind: ScoreKind) -> None:
+        self.score_kind = score_kind
+        self.graphs: dict[int, np.ndarray] = {}
+        self.of_members: dict[int, dict[int, list[np.ndarray]]] = {}
+
+    def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
+        for replica, scores in zip(loop.trainer.replicas, loop.trainer.scores(), strict=True):
+            self.graphs.setdefault(replica.fold, replica.test.cpu().numpy())
+            rows = probabilities(scores[replica.validation.numel() :], self.score_kind)
+            members = self.of_members.setdefault(replica.fold, {})
+            members.setdefault(replica.seed, []).append(rows.astype(np.float32))
+
+    def committee(self, fold: int) -> np.ndarray:
+        """Mean over the members of a fold, ``[E, n, O]``, for the epochs that all trainings have."""
+        epochs = min(len(each) for members in self.of_members.values() for each in members.values())
+        mean: np.ndarray = np.mean([each[:epochs] for each in self.of_members[fold].values()], axis=0)
+        return mean
+
+
+def upper_bound(
+    epochs: TestProbabilities,
+    store: GraphStore,
+    ledger: Ledger | None = None,
+    mixture: MixtureResults | None = None,
+) -> dict[str, Any]:
+    """Rule C for the committee of a cell, or for its mixture: accuracy of each fold in percent, and the epoch.
+
+    Args:
+        epochs (TestProbabilities): Predictions of the members after every epoch.
+        store (GraphStore): The graphs.
+        ledger, mixture (optional): For the mixture: its companions and weights.
+    """
+    assert store.y is not None
+    y, correct = store.y.cpu().numpy(), []
+    for fold in sorted(epochs.graphs):
+        graphs, q = epochs.graphs[fold], epochs.committee(fold)
+        if ledger is not None and mixture is not None:
+            beside = [_test_rows(ledger, number, fold, graphs) for number in range(len(mixture.parts) - 1)]
+            q = weighted_mean([q, *(rows[None] for rows in beside)], mixture.weights[0, fold])
+        correct.append((q.argmax(-1) == y[graphs]).mean(-1))
+    choice = best_common_epoch(np.array(correct))
+    return {"accuracy": _percent(choice.accuracies), "epoch": int(choice.epochs[0])}
+
+
+def _test_rows(ledger: Ledger, companion: int, fold: int, graphs: np.ndarray) -> np.ndarray:
+    """Uncalibrated probabilities of a companion for the test graphs of a fold, in the order of ``graphs``."""
+    found = ledger.companions[0].folds[companion][0].predictions
+    assert found is not None
+    rows = np.flatnonzero((found.fold == fold) & (found.part == PARTS.index("test")))
+    rows = rows[np.argsort(found.graph[rows])]
+    ordered: np.ndarray = found.probabilities[rows[np.searchsorted(found.graph[rows], graphs)]]
+    return ordered
 
 
 def run(options: argparse.Namespace, began: float) -> None:
     """Measures cells until the budget is over, and writes each at once."""
-    path = options.out / RESULTS.name
+    path, lock = options.out / RESULTS.name, Lock()
     rows = read_rows(path)
     others = [row for file in options.done for row in read_rows(file)]
     cells = plan(options, [*rows, *others])
     beside = companion_seconds(COMPARISON, options.companion)
     print(f"{len(cells)} cells to measure.", flush=True)
     stores: dict[str, GraphStore] = {}
-    for cell in cells:
+    if options.jobs > 1:  # the longest first, so that none runs alone at the end
+        cells.sort(key=lambda cell: (cell["division"], -expected_seconds(cell, [*rows, *others], beside)))
+
+    def run_cell(cell: Row) -> None:
         left = options.budget - (time.monotonic() - began)
         title = f"{cell['dataset']}, division {cell['division']}"
         if expected_seconds(cell, [*rows, *others], beside) > left:
             print(f"{title}: not started, {left:.0f} s left", flush=True)
-            continue
-        if cell["dataset"] not in stores:
-            stores[cell["dataset"]] = open_dataset(cell["dataset"], options.root).store
-        rows.append(measure(cell, stores[cell["dataset"]], options))
-        write_rows(path, rows)
-        print(f"{title}: {rows[-1]['seconds']} s", flush=True)
+            return
+        with lock:
+            if cell["dataset"] not in stores:
+                stores[cell["dataset"]] = open_dataset(cell["dataset"], options.root).store
+        try:
+            row = measure(cell, stores[cell["dataset"]], options)
+        except Exception as error:  # the other cells are still to be measured
+            print(f"{title}: {describe_failure(error)}", flush=True)
+            return
+        with lock:
+            rows.append(row)
+            write_rows(path, rows)
+        print(f"{title}: {row['seconds']} s", flush=True)
+
+    list(
+        run_concurrently(
+            [partial(run_cell, cell) for cell in cells], options.jobs, choose_device(options.device)
+        )
+    )
 
 
 # ---------------------------------------------------------------------- files
@@ -244,15 +349,16 @@ def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) ->
         chosen = [row for row in rows if settings(row) == group]
         first = chosen[0]
         head = ("data set", "divisions", "members", "committee", "mixture", "published", "best classical")
+        head += ("ECE", "ECE of members", "C of the committee", "C of the mixture", "C of the paper")
         lines += [
             f"## {first['candidate']}, committees of {first['members']}, companion {first['companion'] or 'none'}",
             "",
             f"{first['folds']} folds, at most {first['epochs']} epochs, patience {first['patience']}.",
             "",
-            f"| {' | '.join((*head, 'ECE', 'ECE of members'))} |",
-            "|---" * (len(head) + 2) + "|",
+            f"| {' | '.join(head)} |",
+            "|---" * len(head) + "|",
         ]
-        counts = {"published": [0, 0], "classical": [0, 0], "ece": [0]}
+        counts = {"published": [0, 0], "classical": [0, 0], "ece": [0], "C": [0, 0]}
         sets = [name for name in ORDER if any(row["dataset"] == name for row in chosen)]
         sets += sorted({row["dataset"] for row in chosen} - set(sets))
         for name in sets:
@@ -271,6 +377,13 @@ def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) ->
             shown += ["–" if goals["published"] is None else f"{goals['published']:.1f}"]
             shown += ["–" if best is None else f"{best[1]:.1f} ({best[0]})"]
             shown += ["–" if error is None else f"{error:.3f}" for error in errors]
+            bounds = [
+                _mean([row[each] for row in cells if each in row], "accuracy") for each in ("C", "mixture_C")
+            ]
+            paper = published_hgcn(name).mean if name in paper_datasets() else None
+            for column, bound in enumerate(bounds):
+                counts["C"][column] += None not in (bound, paper) and bound >= paper  # type: ignore[operator]
+            shown += ["–" if value is None else f"{value:.1f}" for value in (*bounds, paper)]
             lines.append(f"| {name} | {divisions} | {' | '.join(shown)} |")
         of = len([name for name in sets if name in PUBLISHED])
         lines += [
@@ -280,6 +393,8 @@ def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) ->
             f"At or above the best classical model: {counts['classical'][0]} of {len(sets)}, "
             f"with the companion {counts['classical'][1]}.",
             f"ECE of the committee at most that of its members: {counts['ece'][0]} of {len(sets)}.",
+            f"C, an upper bound, at or above that of the paper: {counts['C'][0]} of {len(sets)}, "
+            f"with the companion {counts['C'][1]}.",
             "",
         ]
     return "\n".join(lines)
@@ -316,6 +431,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="tf32", help="on a GPU: float32, tf32 or bf16")
     parser.add_argument("--epochs", type=int, help="in place of those of the preset")
+    parser.add_argument("--jobs", type=int, default=1, help="concurrent cells on a GPU")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="files of cells to leave out")
     parser.add_argument("--out", type=Path, default=RESULTS.parent)

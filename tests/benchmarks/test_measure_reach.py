@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.measure_context import candidate_config
 from benchmarks.measure_reach import (
     ORDER,
+    TestProbabilities,
     classical_accuracies,
     expected_seconds,
     main,
@@ -17,6 +19,7 @@ from benchmarks.measure_reach import (
     plan,
     read_rows,
     report,
+    upper_bound,
     write_rows,
 )
 
@@ -103,6 +106,10 @@ def test_cells_are_measured_within_the_budget_and_merged(
     assert len(with_forest["mixture_accuracy"]) == 3
     assert list(with_forest["part_accuracy"]) == ["wl"]
     assert sum(with_forest["weights"]) == pytest.approx(1, abs=1e-3)
+    # After one epoch there is nothing to choose: C differs from held-out by the calibration alone.
+    assert with_forest["C"] == without[0]["C"]
+    assert with_forest["C"]["epoch"] == with_forest["mixture_C"]["epoch"] == 1
+    assert with_forest["C"]["accuracy"] == pytest.approx(with_forest["accuracy"], abs=1e-3)
     expected = cross_validate(store, GIN.with_training(epochs=1), folds=3, members=2, patience=50).committees(
         2
     )
@@ -117,6 +124,20 @@ def test_cells_are_measured_within_the_budget_and_merged(
     assert read_rows(tmp_path / "all" / "reach.json") == read_rows(tmp_path / "out" / "reach.json")
 
 
+def test_the_upper_bound_takes_one_epoch_for_all_folds() -> None:
+    store = planted_parts(num_graphs=6)
+    assert store.y is not None
+    y = store.y.numpy()
+    epochs = TestProbabilities("probabilities")
+    right, wrong = np.eye(store.num_classes)[y], np.eye(store.num_classes)[(y + 1) % store.num_classes]
+    # Two members each; fold 0 is right from the second epoch on, fold 1 in the second only.
+    for fold, graphs, curve in ((0, [2, 0], (wrong, right, right)), (1, [1, 3], (wrong, right, wrong))):
+        epochs.graphs[fold] = np.array(graphs)
+        epochs.of_members[fold] = {seed: [p[graphs] for p in curve] for seed in (0, 1)}
+    epochs.of_members[1][1].append(right[[1, 3]])  # an epoch that other trainings do not have
+    assert upper_bound(epochs, store) == {"accuracy": [100.0, 100.0], "epoch": 2}
+
+
 def test_the_cell_that_was_finished_first_counts(tmp_path: Path) -> None:
     late = measured("DD", 0, 90, finished="2026-02-01T00:00:00Z")
     write_rows(tmp_path / "r.json", [late, measured("DD", 0, 70), measured("DD", 1, 60)])
@@ -125,20 +146,24 @@ def test_the_cell_that_was_finished_first_counts(tmp_path: Path) -> None:
 
 def test_the_report_counts_what_is_reached() -> None:
     rows = [
-        measured("NCI1", 0, 80, mixture_accuracy=[84.0, 84.0]),
+        measured("NCI1", 0, 80, mixture_accuracy=[84.0, 84.0], C={"accuracy": [84.0, 85.0], "epoch": 7}),
         measured("NCI1", 1, 82, mixture_accuracy=[84.0, 84.0], pooled={"ece": 0.4}),
         measured("MUTAG", 0, 90),
         measured("NCI1", 0, 60, companion=None),
     ]
     text = report(rows, {"NCI1": {"wl": 81.0, "wl-forest": 83.0}, "MUTAG": {"wl": 85.0}})
     # The committee has (81 + 83) / 2 = 82 on NCI1, below 82.3 and below the forest; the mixture is above both.
-    assert "| NCI1 | 2 | 80.0 | 82.0 | 84.0 | 82.3 | 83.0 (wl-forest) | 0.250 | 0.200 |" in text
-    assert "| MUTAG | 1 | 89.0 | 91.0 | – | – | 85.0 (wl) | 0.100 | 0.200 |" in text
+    assert (
+        "| NCI1 | 2 | 80.0 | 82.0 | 84.0 | 82.3 | 83.0 (wl-forest) | 0.250 | 0.200 | 84.5 | – | 84.9 |"
+        in text
+    )
+    assert "| MUTAG | 1 | 89.0 | 91.0 | – | – | 85.0 (wl) | 0.100 | 0.200 | – | – | 93.2 |" in text
     assert "the best published: 0 of 1 data sets, with the companion 1." in text
     assert "the best classical model: 1 of 2, with the companion 1." in text
     assert "at most that of its members: 1 of 2." in text
+    assert "at or above that of the paper: 0 of 2, with the companion 0." in text
     # Cells without a companion are a table of their own.
-    assert "| NCI1 | 1 | 59.0 | 61.0 | – | 82.3 | 83.0 (wl-forest) | 0.100 | 0.200 |" in text
+    assert "| NCI1 | 1 | 59.0 | 61.0 | – | 82.3 | 83.0 (wl-forest) | 0.100 | 0.200 | – | – | 84.9 |" in text
 
 
 def test_classical_models_are_read_from_records() -> None:
