@@ -1,7 +1,9 @@
 """Held-out accuracy of committees, with and without a companion, beside published figures and classical models.
 
     python -m benchmarks.measure_reach --root DIR --device cuda --budget 540 --done results/reach/reach.json --out OUT
-    python -m benchmarks.measure_reach --preset best --root DIR --device cuda --budget 540 --out OUT
+    python -m benchmarks.measure_reach --preset best --root DIR --device cuda --budget 540 --jobs 5 --out OUT
+    python -m benchmarks.measure_reach --preset best --root DIR --records RECORDS --fit-companions --sets MUTAG
+    python -m benchmarks.measure_reach --preset best --root DIR --records RECORDS --device cuda --out OUT
     python -m benchmarks.measure_reach --merge OUT/reach.json [OUT2/reach.json …]
     python -m benchmarks.measure_reach --report
 
@@ -17,6 +19,10 @@ then those of division 1, and so on; with ``--jobs``, as many cells at a time, t
 ``C`` of a cell is an upper bound: the rule C of the paper, one epoch for all folds by the mean accuracy on the test
 folds, applied to committee and mixture. It is that of the held-out training, on eight folds where the paper has nine,
 without calibration and with the weights of the mixture.
+
+``--records`` keeps the records of all trainings and fits, with their predictions, and repeats none that it has:
+companions can be fitted beforehand on a machine without a GPU (``--fit-companions``), and further ones afterwards. A
+cell whose networks were not trained in the same run has no C.
 
 OUT/reach.json is written after every cell. Cells in it or in the files of ``--done`` are left out. No cell starts that
 is expected to take longer than what is left of the budget, by the seconds of the same data set in another division, or
@@ -145,43 +151,62 @@ def expected_seconds(cell: Row, rows: Sequence[Row], companion_seconds: Mapping[
 
 
 # ---------------------------------------------------------------------- measuring
-def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
-    """Trains and evaluates the committees of a cell; JSON-safe."""
-    is_cpu = choose_device(options.device).type == "cpu"
+def cross_validation(
+    cell: Row, store: GraphStore, options: argparse.Namespace, callbacks: Sequence[Callback] = ()
+) -> CrossValidation:
+    """The trainings of a cell."""
     config = candidate_config(cell["candidate"]).with_training(
-        epochs=cell["epochs"], precision=None if is_cpu else options.precision
+        epochs=cell["epochs"], precision=options.precision
     )
-    began = time.perf_counter()
-    epochs = TestProbabilities(find_graph_model(config.model).scores)
-    ledger = CrossValidation(
+    return CrossValidation(
         store,
         config,
-        callbacks=[epochs],
+        callbacks=callbacks,
         folds=cell["folds"],
         device=options.device,
         patience=cell["patience"],
         members=cell["members"],
         companion=cell["companion"],
         division=cell["division"],
-    ).run()
+        results=None if options.records is None else ResultsStore(options.records),
+        resume=options.records is not None,
+    )
+
+
+def fit_companions(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
+    """Fits the companions of a cell, also to inner folds; trains no network."""
+    began = time.perf_counter()
+    runs = cross_validation(cell, store, options).companion_runs
+    for run in () if runs is None else (*runs.folds, *runs.inner[1:]):  # the first inner one is the network's
+        run.run()
+    return {"seconds": round(time.perf_counter() - began, 1)}
+
+
+def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
+    """Trains and evaluates the committees of a cell; JSON-safe."""
+    began = time.perf_counter()
+    epochs = TestProbabilities(find_graph_model(candidate_config(cell["candidate"]).model).scores)
+    ledger = cross_validation(cell, store, options, [epochs]).run()
     committee = ledger.committees(cell["members"])
     row = cell | {
         "accuracy": _percent(committee.accuracy.per_seed[0]),
         "member_accuracy": _percent(committee.member_accuracy.per_seed[0]),
         "pooled": committee.pooled,
         "member_pooled": committee.member_pooled,
-        "C": upper_bound(epochs, store),
     }
+    if epochs.graphs:
+        row["C"] = upper_bound(epochs, store)
     if cell["companion"] is not None:
         mixture = ledger.mixture(cell["members"])
         row |= {
             "mixture_accuracy": _percent(mixture.mixture.accuracy.per_seed[0]),
             "mixture_pooled": mixture.mixture.pooled,
-            "mixture_C": upper_bound(epochs, store, ledger, mixture),
             "part_accuracy": {part.name: _percent(part.accuracy.per_seed[0]) for part in mixture.parts[1:]},
             "weights": [round(weight, 4) for weight in mixture.mean_weights],
             "companion_seconds": round(mixture.seconds, 1),
         }
+        if epochs.graphs:
+            row["mixture_C"] = upper_bound(epochs, store, ledger, mixture)
     return row | {
         "seconds": round(time.perf_counter() - began, 1),
         "folds_seed": ledger.folds_seed,
@@ -284,13 +309,16 @@ def run(options: argparse.Namespace, began: float) -> None:
             if cell["dataset"] not in stores:
                 stores[cell["dataset"]] = open_dataset(cell["dataset"], options.root).store
         try:
-            row = measure(cell, stores[cell["dataset"]], options)
+            row = (fit_companions if options.fit_companions else measure)(
+                cell, stores[cell["dataset"]], options
+            )
         except Exception as error:  # the other cells are still to be measured
             print(f"{title}: {describe_failure(error)}", flush=True)
             return
-        with lock:
-            rows.append(row)
-            write_rows(path, rows)
+        if not options.fit_companions:
+            with lock:
+                rows.append(row)
+                write_rows(path, rows)
         print(f"{title}: {row['seconds']} s", flush=True)
 
     list(
@@ -429,7 +457,15 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--folds", type=int, default=FOLDS)
     parser.add_argument("--root", type=Path, help="folder with the zips of the data sets")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="tf32", help="on a GPU: float32, tf32 or bf16")
+    parser.add_argument(
+        "--precision", default="tf32", help="float32, tf32 or bf16; only a GPU has the last two"
+    )
+    parser.add_argument("--records", type=Path, help="folder of records, whose trainings are not repeated")
+    parser.add_argument(
+        "--fit-companions",
+        action="store_true",
+        help="only fit companions into --records; no network is trained",
+    )
     parser.add_argument("--epochs", type=int, help="in place of those of the preset")
     parser.add_argument("--jobs", type=int, default=1, help="concurrent cells on a GPU")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
@@ -438,6 +474,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--merge", type=Path, nargs="+", help="add these files to --out; train nothing")
     parser.add_argument("--report", action="store_true", help="only show the cells of --out")
     options = parser.parse_args(words)
+    if options.fit_companions and options.records is None:
+        parser.error("--fit-companions needs --records")
     if options.preset is not None:
         committee = load_preset(options.preset).committee
         options.candidate, options.members = BASE, committee.members
