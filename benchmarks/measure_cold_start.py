@@ -1,14 +1,14 @@
 """Duration of a first GPU training, with an empty and with a filled cache of compiled kernels, by phase and kernel.
 
     python -m benchmarks.measure_cold_start --out cold-start.json
-    python -m benchmarks.measure_cold_start --caches empty --command "evaluate PROTEINS --preset paper --device cuda"
-    python -m benchmarks.measure_cold_start --caches empty --one-by-one
+    python -m benchmarks.measure_cold_start --runs empty --command "evaluate PROTEINS --preset paper --device cuda"
+    python -m benchmarks.measure_cold_start --runs empty filled empty-one-by-one
 
-Every run is a process of its own. The first has an empty ``TRITON_CACHE_DIR``, the second that of the first. ``total``
-is the duration of the process, from its start to its end. Phases are inclusive: ``record`` contains the compilations
-that a captured step or evaluation causes, unless they were compiled before it. Seconds of compilations are those of the
-calls, which overlap if several threads compile. With --one-by-one, kernels are compiled when they are launched, one
-after another, and not before the first epoch on all cores.
+Every run is a process of its own. ``empty`` has an empty ``TRITON_CACHE_DIR``, ``filled`` that of the run before it.
+``total`` is the duration of the process, from its start to its end. Phases are inclusive: ``record`` contains the
+compilations that a captured step or evaluation causes, unless they were compiled before it. Seconds of compilations are
+those of the calls, which overlap if several threads compile. In a run ``one-by-one``, kernels are compiled when they
+are launched, one after another, and not before the first epoch on all cores.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from graphcaps._io.provenance import describe_hardware, versions_and_commit
 
 COMMAND = "evaluate MUTAG --preset paper --device cuda"
 PHASES = {
@@ -142,11 +144,14 @@ def _time_calls(run: Run, name: str, module: str, path: str, began: float) -> No
 def _describe(name: str, run: dict[str, Any]) -> str:
     count = sum(int(number) for number, _ in run["compilations"].values())
     seconds = sum(each for _, each in run["compilations"].values())
-    lines = [f"{name} cache: {run['total']:.2f} s, {count} compilations, {seconds:.1f} s"]
+    lines = [f"{name}: {run['total']:.2f} s, {count} compilations, {seconds:.1f} s"]
     for phase, numbers in run["phases"].items():
         times = f"{numbers['calls']:4d} × {numbers['seconds']:7.2f} s, first {numbers['first']:.2f} s"
         lines.append(f"  {phase:27s} from {numbers['began']:6.2f} s: {times}")
     return "\n".join(lines)
+
+
+RUNS = ("empty", "filled", "empty-one-by-one", "filled-one-by-one")
 
 
 def main() -> None:
@@ -154,35 +159,37 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--command", default=COMMAND, help="of graphcaps")
-    parser.add_argument(
-        "--caches",
-        nargs="+",
-        choices=("empty", "filled"),
-        default=["empty", "filled"],
-        help="state of the cache of kernels in each run; 'filled' follows a run that filled it",
-    )
-    parser.add_argument("--one-by-one", action="store_true", help="compile kernels when they are launched")
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=["empty", "filled"], metavar="RUN")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
+    parser.add_argument("--one-by-one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.report is not None:
         run_command(arguments.command, arguments.began, arguments.report, one_by_one=arguments.one_by_one)
         return
-    options = ["--one-by-one"] if arguments.one_by_one else []
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
-        for number, state in enumerate(arguments.caches):
-            cache = Path(folder) / str(number) if state == "empty" else cache
-            results.append({"cache": state} | measure(arguments.command, cache, *options))
-            print(_describe(state, results[-1]), flush=True)
+        for number, name in enumerate(arguments.runs):
+            cache = Path(folder) / str(number) if name.startswith("empty") else cache
+            options = ["--one-by-one"] if name.endswith("one-by-one") else []
+            results.append({"run": name} | measure(arguments.command, cache, *options))
+            print(_describe(name, results[-1]), flush=True)
             if arguments.out is not None:
-                arguments.out.write_text(
-                    json.dumps(
-                        {"command": " ".join([arguments.command, *options]), "runs": results}, indent=1
-                    )
-                )
+                content = {
+                    "command": arguments.command,
+                    "hardware": _hardware(),
+                    "versions": versions_and_commit(),
+                    "runs": results,
+                }
+                arguments.out.write_text(json.dumps(content, indent=1))
+
+
+def _hardware() -> str:
+    import torch  # not before the first run: start-up is measured
+
+    return describe_hardware("cuda" if torch.cuda.is_available() else "cpu")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@
 of the store, and the largest memory of the process beyond what it has at the start. ``train`` times epochs of one
 model of the preset ``molecules`` with a random split, selected by ROC-AUC, with weights of classes, and predictions
 from graphs to a complete CSV file. On a GPU the share of the roofline and epochs of a streamed training (the same set
-above an artificial limit of the GPU's memory) come with it.
+above an artificial limit of the GPU's memory, up to :data:`MOST_STREAMED`) come with it.
 
 A machine without RDKit reads ``arrays``. A size above theirs is made of them: molecules are repeated with their atoms
 in another, seeded order, since time and memory depend on the sizes of graphs and not on which molecules they are.
@@ -73,6 +73,7 @@ from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 OUT = Path("results/large-sets.json")
 SIZES = (1_000, 10_000, 100_000, 400_000)
 LABEL = "active"
+MOST_STREAMED = 100_000  # molecules of the largest streamed training, whose epochs take seconds
 
 
 def title(molecules: int) -> str:
@@ -244,6 +245,7 @@ def measure_training(source: Path, molecules: int, device: str, precision: str, 
     if target.type == "cuda":
         _measure_roofline(inputs, config, replica, results)
         torch.cuda.empty_cache()
+    if target.type == "cuda" and molecules <= MOST_STREAMED:
         limit, streaming.MAX_RESIDENT_FRACTION = streaming.MAX_RESIDENT_FRACTION, 0.0
         try:
             streamed = prepare_inputs(store, config, target, owner="measure_large_sets", recipe=inputs.recipe)
@@ -266,7 +268,8 @@ def epoch_seconds(
     """Median seconds of an epoch after the first, with losses and ROC-AUC of the validation set."""
     assert inputs.store.y is not None
     weight = balanced_class_weights(inputs.store.y.cpu()[replica.train], inputs.store.num_classes)
-    warm_up, epochs = (3, 5) if device.type == "cuda" else (1, 2)
+    is_resident = inputs.store.device.type == "cuda"
+    warm_up, epochs = (3, 5) if is_resident else (1, 2)
     cpu = 0.0
     with PeakMemory(device) as peak:
         trainer = make_trainer(

@@ -31,7 +31,7 @@ def test_the_description_counts_compilations() -> None:
     compilations = {"a": [2, 1.5], "b": [1, 0.25]}
     run = {"total": 9.0, "phases": {"record": numbers}, "compilations": compilations, "cache_hits": 0}
     first, second = _describe("empty", run).splitlines()
-    assert first == "empty cache: 9.00 s, 3 compilations, 1.8 s"
+    assert first == "empty: 9.00 s, 3 compilations, 1.8 s"
     assert " ".join(second.split()) == "record from 1.00 s: 2 × 3.00 s, first 2.50 s"
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,10 +97,10 @@ def test_a_step_without_graphs_changes_no_state(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["hgcn", "gin", "hgcn, context"])
 def test_the_dry_run_that_collects_kernels_changes_no_training(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
-    monkeypatch.setenv("GRAPHCAPS_PRECOMPILE", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     from tests.ops._triton.stub_driver import stub_driver
 
     plain, compiled = (_trainer(kind, "bucketed", _replicas(), average_epochs=2) for _ in range(2))
@@ -125,6 +126,26 @@ def test_the_dry_run_that_collects_kernels_changes_no_training(
         assert (one.train_loss, one.train_accuracy) == (other.train_loss, other.train_accuracy)
     state = compiled.state()
     assert all(torch.equal(value, state[name]) for name, value in plain.state().items())
+
+
+def test_kernels_in_the_cache_need_no_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    from tests.ops._triton.stub_driver import stub_driver
+
+    def dry_runs(batch_size: int) -> int:
+        trainer = _trainer("hgcn", "bucketed", _replicas(), batch_size=batch_size)
+        trainer._recorder = SimpleNamespace(record=lambda body: body)  # type: ignore[assignment]
+        runner, counted = trainer._runner, list[int]()
+        assert isinstance(runner, BucketedRunner)
+        runner.run_largest = lambda schedule: counted.append(1)  # type: ignore[method-assign]
+        with stub_driver():
+            trainer.run_epoch()
+        return len(counted)
+
+    assert [dry_runs(2), dry_runs(2), dry_runs(3)] == [1, 0, 1]
+    monkeypatch.setenv("GRAPHCAPS_PRECOMPILE", "0")
+    assert dry_runs(4) == 0
 
 
 @pytest.mark.parametrize("kind", ["hgcn", "hgcn, context", "hgcn, parts"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from graphcaps import __version__
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
@@ -44,7 +46,7 @@ from graphcaps.types import FeatureTable, LossOptions
 __all__ = ["EpochEnd", "ReplicaTrainer", "StepMode", "Trainer", "TrainingError", "strip_prefix"]
 
 _PRECOMPILE = "GRAPHCAPS_PRECOMPILE"
-"""Environment variable: 1 compiles kernels on all cores before the first step. Off until it is measured on a GPU."""
+"""Environment variable: 0 compiles kernels when they are launched, one after another, and not before the first step."""
 
 StepMode = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -319,7 +321,7 @@ class Trainer:
         schedule = self._schedule if self._schedule.epoch == self.epoch else self._draw_schedule(self.epoch)
         rows = len(self.replicas) * max(schedule.num_rows)
         with matmul_precision(self.config.precision, self._device), limit_threads(rows, self._device):
-            if os.environ.get(_PRECOMPILE) == "1":
+            if os.environ.get(_PRECOMPILE, "1") != "0":
                 self._compile_kernels(schedule)
             if self.average is not None:
                 self.average.begin()
@@ -476,9 +478,13 @@ class Trainer:
         if self._recorder is None or not isinstance(runner, BucketedRunner) or runner.steps:
             return
         # Triton is an optional dependency.
-        from graphcaps.ops._triton.precompilation import compile_kernels
+        from graphcaps.ops._triton.precompilation import compile_kernels, compiled_marker
         from graphcaps.ops.batch_layout.layout_triton import layout_kernel
 
+        shapes = [f"{name} {tuple(value.shape)} {value.dtype}" for name, value in self.state().items()]
+        marker = compiled_marker(f"{__version__} {self.model} {self.config} {shapes}")
+        if marker.exists():
+            return
         evaluations = [each.capturable() for each in self._evaluators.values() if each is not None]
 
         def compute() -> None:
@@ -488,6 +494,9 @@ class Trainer:
 
         state = {name: value.clone() for name, value in self.state().items()}
         compile_kernels(compute, available_cores(), launched=(layout_kernel,))
+        with contextlib.suppress(OSError):  # a cache that cannot be written is none
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
         self.load_state(state)
         self.adam.zero_grad()
         self._metrics.clear()

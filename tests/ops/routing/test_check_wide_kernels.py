@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.check_wide_kernels import CAPSULES, MARGIN, Case, GuardedAllocations, check
+from benchmarks.check_wide_kernels import MARGIN, Case, GuardedAllocations, check
 
 from benchmarks import check_wide_kernels
-from graphcaps.ops._triton import dispatch
 from graphcaps.ops.routing import weighted_sum_triton
 
 CASE = Case(33, (20, 12), "float32")
@@ -17,7 +16,6 @@ CASE = Case(33, (20, 12), "float32")
 
 @pytest.fixture(autouse=True)
 def _wide(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "MOST_ROUTED_CAPSULES", max(CAPSULES))
     monkeypatch.setattr(check_wide_kernels, "SIZES", (0, 3, 33))
 
 

@@ -80,7 +80,8 @@ def _compare(
         ([[5, 0]], 32, 20, 12, 2, False),
         ([[17, 3]], 32, 33, 65, 2, True),
         ([[2] * 18], 3, 128, 100, 3, True),  # a full block of graphs as wide as it gets
-        ([[17, 3]], 33, 12, 8, 2, True),  # more capsules than the kernels support: factored form
+        ([[17, 3]], 40, 12, 8, 2, True),  # tiles of 64 capsules
+        ([[17, 3]], 129, 12, 8, 2, True),  # more capsules than the kernels support: factored form
     ],
 )
 def test_kernel_is_factored(

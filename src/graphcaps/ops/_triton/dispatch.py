@@ -70,8 +70,8 @@ MOST_DENSE_CAPSULES = 64
 """Largest number of capsules of a graph in the dense hop kernel: a program holds a whole graph."""
 MOST_ASSIGNMENT_COLUMNS = 64
 """Largest number of columns of the left factor in the segment product kernel."""
-MOST_ROUTED_CAPSULES = 32
-"""Largest J of the routing kernels: Triton 3.6 compiles a tile of 64 capsules into out-of-bounds reads."""
+MOST_ROUTED_CAPSULES = 128
+"""Largest J of the routing kernels: a program holds the assignments of its rows to all capsules."""
 WIDEST_ROUTED_CAPSULE = 128
 """Largest d and d' of the routing kernels."""
 LARGEST_ROUTED_GRAPH = 16384
@@ -121,9 +121,9 @@ def _normalised_rows(x: Tensor, parameter: Tensor) -> bool:
 def _normalised_hop(
     u: Tensor, weight: Tensor, node: Tensor, index: Tensor, edge_weight: Tensor | None, *, training: bool
 ) -> bool:
-    """While training, without edge weights, where rows match the batch and the leading axes of the parameters."""
-    rows = u.shape[:-1] == node.shape == index.shape and u.numel() > 0
-    return training and rows and u.shape[:-2] == weight.shape[:-1] and edge_weight is None
+    """While training, where rows match the batch and the parameters, and edge weights need no gradient."""
+    rows = node.shape == index.shape and u.numel() > 0 and u.shape[:-2] == weight.shape[:-1]
+    return training and rows and _along_edges(u, node, edge_weight)
 
 
 def _unweighted(_scores: Tensor, class_weight: Tensor | None, graph_weight: Tensor | None) -> bool:

@@ -9,20 +9,23 @@ Triton's cache like all others.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock, get_ident
 from typing import Any
 
 import torch
+import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-__all__ = ["compile_kernels"]
+__all__ = ["compile_kernels", "compiled_marker"]
 
 _LOG = logging.getLogger("graphcaps.ops")
 _lock = Lock()
@@ -77,6 +80,20 @@ def compile_kernels(
     finally:
         pool.shutdown(cancel_futures=True)
     return len(kernels)
+
+
+def compiled_marker(computation: str) -> Path:
+    """File in Triton's cache that says that the kernels of a computation were compiled into it.
+
+    Loading compiled kernels one after another takes less time than a run without launches, so that a computation whose
+    file exists needs none. If the cache lacks kernels all the same, they are compiled when they are launched.
+
+    Args:
+        computation (str): Describes the computation: everything that its kernels depend on.
+    """
+    facts = (computation, str(driver.active.get_current_target()), triton.__version__)
+    digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    return Path(knobs.cache.dir) / "graphcaps" / digest[:32]
 
 
 def _build(function: JITFunction[Any], specialization: str, device: int) -> object:
