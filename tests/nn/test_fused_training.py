@@ -17,7 +17,7 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.fused_loss.fused_loss import FusedLoss
 from graphcaps.training import Replica, Trainer, stack_replicas
 from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, ModelOutput, TrainingLoss
-from tests.graphs import assert_equal
+from tests.graphs import assert_equal, with_empty_graphs
 from tests.ops.test_written_gradients import SIZES, small_store
 
 IN = 3
@@ -34,6 +34,23 @@ LOSSES = {
     "plain": LossOptions(),
     "no reconstruction": LossOptions(reconstruction_weight=0.0),
     "weighted": LossOptions(torch.tensor([0.3, 2.0]), 0.7, torch.tensor([[0.2, 1.0, 1.7]])),
+    "weight as a tensor": LossOptions(reconstruction_weight=torch.tensor([0.2], dtype=torch.float64)),
+}
+
+
+def column(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+REPLICA_OPTIONS = OPTIONS | {
+    "dropout of each": {"dropout": column(0.0, 0.4, 0.6)},
+    "margins of each": {"upper_margin": column(0.8, 0.9, 0.7), "lower_margin": column(0.3, 0.1, 0.2)},
+}
+REPLICA_LOSSES = {
+    "plain": LossOptions(),
+    "no reconstruction": LossOptions(reconstruction_weight=0.0),
+    "weight of each": LossOptions(reconstruction_weight=column(0.2, 0.0, 1.3)),
+    "weighted": LossOptions(torch.tensor([[0.3, 2.0], [1.0, 0.4], [0.7, 1.1]]), 0.7, torch.rand(3, 3)),
 }
 
 
@@ -57,19 +74,30 @@ def make_batches() -> list[GraphBatch]:
     return [*collate_steps(store, x, steps), store.batch(x, torch.tensor([[5, 2, 0]]))]
 
 
+def make_replica_batches() -> list[GraphBatch]:
+    """Batches of three replicas: rows of one length, of different lengths, and different numbers of graphs."""
+    store, x = small_store(), make_features()
+    steps = [
+        [[4, 2, 1], [1, 4, 2], [2, 1, 4]],
+        [[0, 4, 2], [3, 1, 5], [1, 0, 3]],
+        [[4, -1, -1], [3, 1, 5], [1, 0, -1]],
+    ]
+    return [store.batch(x, torch.tensor(graphs)) for graphs in steps]
+
+
 def run(model: HGCN, batch: GraphBatch, options: LossOptions = LossOptions()) -> TrainingLoss:
     return model.training_function()(batch, options)
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("loss_options", LOSSES.values(), ids=LOSSES)
-def test_equals_the_layers(options: dict[str, Any], loss_options: LossOptions) -> None:
-    layers = make_model(**options)
+def check_equal(layers: HGCN, batches: list[GraphBatch], options: LossOptions) -> None:
+    """The operation computes these batches, with the values, gradients and buffers of the layers."""
     fused = copy.deepcopy(layers)
-    for batch in make_batches():
-        expected, found = layers.training_loss(batch, loss_options), run(fused, batch, loss_options)
+    for batch in batches:
+        expected, found = layers.training_loss(batch, options), run(fused, batch, options)
         assert isinstance(found, FusedLoss)
-        assert_equal(found.class_scores, expected.class_scores)
+        assert batch.y is not None
+        real = batch.y >= 0
+        assert_equal(found.class_scores[real], expected.class_scores[real])
         assert_equal(found.terms.total, expected.terms.total.detach())
         assert list(found.terms.terms) == list(expected.terms.terms)
         for name, term in expected.terms.terms.items():
@@ -82,6 +110,23 @@ def test_equals_the_layers(options: dict[str, Any], loss_options: LossOptions) -
             assert_equal(other.grad, one.grad, name)
     for (name, one), (_, other) in zip(layers.named_buffers(), fused.named_buffers(), strict=True):
         assert_equal(other, one, name)  # running statistics and steps of the dropout
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("loss_options", LOSSES.values(), ids=LOSSES)
+def test_equals_the_layers(options: dict[str, Any], loss_options: LossOptions) -> None:
+    check_equal(make_model(**options), make_batches(), loss_options)
+
+
+@pytest.mark.parametrize("options", REPLICA_OPTIONS.values(), ids=REPLICA_OPTIONS)
+@pytest.mark.parametrize("loss_options", REPLICA_LOSSES.values(), ids=REPLICA_LOSSES)
+def test_replicas_equal_the_layers(options: dict[str, Any], loss_options: LossOptions) -> None:
+    check_equal(make_model((3,), **options), make_replica_batches(), loss_options)
+
+
+def test_two_leading_axes() -> None:
+    graphs = torch.tensor([[[0, 4, 2]], [[3, 1, 5]]])
+    check_equal(make_model((2, 1)), [small_store().batch(make_features(), graphs)], LossOptions())
 
 
 def test_without_leading_axes() -> None:
@@ -123,15 +168,20 @@ def test_gradients_equal_finite_differences() -> None:
         ), name
 
 
-@pytest.mark.parametrize("lead", [(), (1,)])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_scores_in_evaluation_equal_the_layers(options: dict[str, Any], lead: tuple[int, ...]) -> None:
+def make_evaluated(lead: tuple[int, ...], **options: Any) -> HGCN:
+    """A model in evaluation mode whose running statistics are not those of the start."""
     model = make_model(lead, **options)
     for name, buffer in model.named_buffers():
         if name.endswith(("running_mean", "running_var")):
             buffer.uniform_(0.3, 2, generator=torch.Generator().manual_seed(4))
+    return model.eval()
+
+
+@pytest.mark.parametrize("lead", [(), (1,)])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_scores_in_evaluation_equal_the_layers(options: dict[str, Any], lead: tuple[int, ...]) -> None:
+    model = make_evaluated(lead, **options)
     before = copy.deepcopy(model.state_dict())
-    model.eval()
     batch = small_store().batch(make_features(), torch.tensor([4, 2, 0, 5]).reshape(*lead, 4))
     score = model.scoring_function()
     with torch.no_grad():
@@ -142,6 +192,21 @@ def test_scores_in_evaluation_equal_the_layers(options: dict[str, Any], lead: tu
     assert isinstance(score(batch), HGCNOutput)  # with a gradient
     with torch.no_grad():
         assert isinstance(model.train().scoring_function()(batch), HGCNOutput)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_scores_of_replicas_equal_the_layers(options: dict[str, Any]) -> None:
+    model = make_evaluated((3,), **options)
+    score = model.scoring_function()
+    for batch in make_replica_batches():
+        with torch.no_grad():
+            found, expected = score(batch), model.forward_batch(batch)
+        assert type(found) is ModelOutput
+        assert batch.y is not None
+        real = batch.y >= 0
+        assert found.class_scores.shape == expected.class_scores.shape
+        assert_equal(found.class_scores[real], expected.class_scores[real])
+        assert not found.class_scores[~real].any()  # as of a graph without nodes
 
 
 def test_a_frozen_parameter_gets_no_gradient() -> None:
@@ -161,7 +226,6 @@ class _OwnLoss(HGCN):
 @pytest.mark.parametrize(
     "options",
     [
-        {"lead": (2,)},
         {"formulation": "paper"},
         {"factor_squash": "separate"},
         {"disentangle": False},
@@ -169,7 +233,6 @@ class _OwnLoss(HGCN):
         {"context": "gin"},
         {"reconstruct_up_to": 5},
         {"routing": "naive"},
-        {"upper_margin": torch.tensor([0.8], dtype=torch.float64)},
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -197,32 +260,56 @@ def test_other_batches_are_computed_by_the_layers() -> None:
     ]
     for batch in others:
         assert not isinstance(run(model, batch), FusedLoss)
-    weight = torch.tensor([0.2], dtype=torch.float64)
-    assert not isinstance(run(model, plain, LossOptions(reconstruction_weight=weight)), FusedLoss)
     with use_kernels("reference"):
         assert not isinstance(run(model, plain), FusedLoss)
     model.layers[0].norm.eval()
     assert not isinstance(run(model, plain), FusedLoss)
 
 
+def test_other_batches_of_replicas_are_computed_by_the_layers() -> None:
+    model = make_model((2,))
+    store, _ = with_empty_graphs(small_store([*SIZES, 40]), [0] * 7 + [1])
+    x = make_features([*SIZES, 40])
+    plain = store.batch(x, torch.tensor([[0, 4, 2], [3, 1, -1]]))
+    assert isinstance(run(model, plain), FusedLoss)
+    others = [
+        store.batch(x, torch.tensor([[0, 4, 2], [3, 6, 1]])),  # a graph of one replica is no tile
+        store.batch(x, torch.tensor([[0, 4, 2], [3, -1, 1]])),  # padding between graphs
+        store.batch(x, torch.tensor([[0, 4, 2], [-1, -1, -1]])),  # a replica without a graph
+        store.batch(x, torch.tensor([[0, 4, 2], [2, -1, -1]])),  # a replica of one row
+        store.batch(x, torch.tensor([[0, 4, 2], [3, 1, 7]])),  # a graph without nodes has a class
+        replace(plain, y=torch.tensor([[0, 1, -1], [1, 0, -1]])),  # a graph of one replica has none
+    ]
+    for batch in others:
+        assert not isinstance(run(model, batch), FusedLoss)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("average", [1, 3])
-def test_a_training_equals_that_of_the_layers(average: int) -> None:
-    """Weights after a few epochs of the trainer: Adam divides by small numbers, so the tolerance is wider."""
+def test_a_training_equals_that_of_the_layers(average: int, replicas: int) -> None:
+    """Weights after a few epochs of the trainer: Adam divides by small numbers, so the tolerance is wider.
+
+    Replicas differ in their order of graphs and in the number of graphs; only one has a graph in the last step.
+    """
     sizes = [9, 12, 20, 7, 5, 11, 13, 8]
     store, x = small_store(sizes), make_features(sizes)
     config = TrainConfig(epochs=4, batch_size=3, weight_decay=0.001, average_epochs=average)
-    replica = Replica(torch.arange(7), torch.tensor([7]), torch.empty(0, dtype=torch.long))
+    none = torch.empty(0, dtype=torch.long)
+    listed = [
+        Replica(torch.arange(count), torch.arange(count, 8), none, seed=count)
+        for count in (7, 6, 5)[:replicas]
+    ]
     results, losses = [], []
     for plain in (False, True):
         torch.manual_seed(3)
         model = stack_replicas(
-            lambda lead: HGCN(IN, 2, capsule_dim=8, num_capsules=(4,), dropout=0.5, lead=lead), [replica]
+            lambda lead: HGCN(IN, 2, capsule_dim=8, num_capsules=(4,), dropout=0.5, lead=lead), listed
         ).double()
-        trainer = Trainer(model, store, x, [replica], config)
+        trainer = Trainer(model, store, x, listed, config)
         if plain:
             assert trainer._runner.step._loss != model.training_loss
             trainer._runner.step._loss = model.training_loss
-        losses.append([event.train_loss[0] for event in trainer.run()])
+        losses.append([loss for event in trainer.run() for loss in event.train_loss])
         results.append(trainer.weights())
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
     for name, value in results[0].items():

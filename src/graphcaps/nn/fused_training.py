@@ -18,9 +18,9 @@ from graphcaps.ops.fused_loss.fused_loss import (
     FusedLevel,
     FusedNetwork,
     Norm,
+    fused_batch,
     fused_loss,
     fused_scores,
-    fused_tiles,
 )
 from graphcaps.types import GraphBatch, LossOptions, ModelOutput, TrainingLoss
 
@@ -44,12 +44,12 @@ class FusedTraining:
         self._modules = (model, dropout, *modules)
 
     def __call__(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
-        tiles = None
-        if _has_classes(batch) and not isinstance(options.reconstruction_weight, Tensor):
-            tiles = fused_tiles(self.network, batch)
-        if tiles is None or not all(module.training for module in self._modules):
-            return self.model.training_loss(batch, options)
-        return fused_loss(self.network, batch, tiles, options, self.dropout.next_dropout())
+        y = batch.y
+        if y is not None and _are_classes(y, batch) and all(module.training for module in self._modules):
+            graphs = fused_batch(self.network, batch)
+            if graphs is not None and graphs.has_classes(y):
+                return fused_loss(self.network, graphs, y, options, self.dropout.next_dropout())
+        return self.model.training_loss(batch, options)
 
 
 class FusedScoring:
@@ -67,18 +67,17 @@ class FusedScoring:
 
     def __call__(self, batch: GraphBatch) -> ModelOutput:
         plain = torch.is_grad_enabled() or any(module.training for module in self._modules)
-        tiles = None if plain else fused_tiles(self.network, batch)
-        if tiles is None:
+        graphs = None if plain else fused_batch(self.network, batch)
+        if graphs is None:
             return self.model.forward_batch(batch)
-        return ModelOutput(fused_scores(self.network, batch, tiles))
+        return ModelOutput(fused_scores(self.network, graphs))
 
 
-def _has_classes(batch: GraphBatch) -> bool:
-    """Whether every graph has a class, on a CPU."""
-    y = batch.y
-    if y is None or not y.is_cpu or y.dtype != torch.int64 or not y.numel():
-        return False
-    return y.size(-1) == batch.num_graphs and bool(y.numpy().min() >= 0)
+def _are_classes(y: Tensor, batch: GraphBatch) -> bool:
+    """Whether there is one number per graph, on a CPU; errors are left to the layers."""
+    return (
+        y.is_cpu and y.dtype == torch.int64 and y.shape == (*batch.segments.ptr.shape[:-1], batch.num_graphs)
+    )
 
 
 def fused_network(
@@ -97,9 +96,7 @@ def fused_network(
         margins (tuple): Upper and lower margin.
         lead (tuple): Leading axes of the parameters.
     """
-    upper, lower = margins
-    if torch.Size(lead).numel() != 1 or isinstance(upper, Tensor) or isinstance(lower, Tensor):
-        return None
+    F = torch.Size(lead).numel()
     if type(primary) is not PrimaryCapsules or primary.norm is None or primary.factor_squash != "joined":
         return None
     parameters: list[Tensor] = [primary.norm.weight, primary.norm.bias, primary.weight, primary.bias]
@@ -109,24 +106,27 @@ def fused_network(
             return None
         levels.append(
             FusedLevel(
-                _norm(layer.norm),
-                _flat(layer.weight, 3),
-                _flat(layer.bias, 2),
+                _norms(layer.norm, F),
+                _view(layer.weight, -1, *layer.weight.shape[-2:]),
+                _view(layer.bias, -1, layer.bias.size(-1)),
                 layer.routing_iterations,
                 layer.residual,
                 layer.residual_nodes,
             )
         )
         parameters += [layer.norm.weight, layer.norm.bias, layer.weight, layer.bias]
-    weights: tuple[Tensor, Tensor] | None = None
+    decoders: tuple[tuple[Tensor, Tensor], ...] | None = None
     if decoder is not None:
         if type(decoder) is not AdjacencyDecoder or decoder.reconstruct_up_to is not None:
             return None
-        weights = _flat(decoder.weight, 2), _flat(decoder.bias, 1)
+        decoders = tuple(zip(_replicas(decoder.weight, F, 2), _replicas(decoder.bias, F, 1), strict=True))
         parameters += [decoder.weight, decoder.bias]
+    upper, lower = (
+        each.double().cpu().numpy().reshape(F, 1, 1) if isinstance(each, Tensor) else each for each in margins
+    )
     return FusedNetwork(
-        _norm(primary.norm), _flat(primary.weight, 2), _flat(primary.bias, 1), tuple(levels), weights,
-        upper, lower, ABSENT_WEIGHT, tuple(parameters), torch.Size(lead),
+        _norms(primary.norm, F), _replicas(primary.weight, F, 2), _replicas(primary.bias, F, 1),
+        tuple(levels), decoders, upper, lower, ABSENT_WEIGHT, tuple(parameters), torch.Size(lead),
     )  # fmt: skip
 
 
@@ -136,12 +136,19 @@ def _is_plain(layer: CapsuleLayer) -> bool:
     return layer.released and layer.detach and not extended and layer.method in ("auto", "factored")
 
 
-def _norm(norm: RaggedBatchNorm) -> Norm:
+def _norms(norm: RaggedBatchNorm, F: int) -> tuple[Norm, ...]:
     tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-    weight, bias, mean, var = (_flat(tensor, 1) for tensor in tensors)
-    return Norm(weight, bias, mean, var, norm.momentum, norm.epsilon)
+    each = zip(*(_replicas(tensor, F, 1) for tensor in tensors), strict=True)
+    return tuple(
+        Norm(weight, bias, mean, var, norm.momentum, norm.epsilon) for weight, bias, mean, var in each
+    )
 
 
-def _flat(tensor: Tensor, axes: int) -> Tensor:
-    """The tensor without leading axes, which are of one model, and without a gradient."""
-    return tensor.detach().view(tensor.shape[tensor.dim() - axes :])
+def _view(tensor: Tensor, *shape: int) -> Tensor:
+    """The memory of a tensor in another shape, without a gradient."""
+    return tensor.detach().view(shape)
+
+
+def _replicas(tensor: Tensor, F: int, axes: int) -> tuple[Tensor, ...]:
+    """The memory of each of F replicas, without leading axes."""
+    return _view(tensor, F, *tensor.shape[tensor.dim() - axes :]).unbind()
