@@ -22,6 +22,7 @@ __all__ = [
     "tiny_graphs",
     "with_kinds",
     "with_padding",
+    "with_weights",
 ]
 
 
@@ -96,10 +97,19 @@ def masked_segments(mask: Tensor) -> Segments:
 
 def with_kinds(store: GraphStore, edge_kinds: tuple[int, ...]) -> GraphStore:
     """The store with a kind for each edge, equal in both directions; on a CPU."""
+    return store.with_edge_kind((_edge_numbers(store) % count_edge_kinds(edge_kinds)).int())
+
+
+def with_weights(store: GraphStore, dtype: torch.dtype = torch.float32) -> GraphStore:
+    """The store with a weight from 0.2 to 1.4 for each edge, equal in both directions; on a CPU."""
+    return replace(store, edge_weight=(1 + _edge_numbers(store) % 7).to(dtype) / 5)
+
+
+def _edge_numbers(store: GraphStore) -> Tensor:
+    """A number for each entry, equal in both directions."""
     source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
     target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
-    kind = (source * target + source + target) % count_edge_kinds(edge_kinds)
-    return store.with_edge_kind(kind.int())
+    return source * target + source + target
 
 
 def assert_equal(actual: Tensor, expected: Tensor, name: str = "value", tolerance: float = 1e-10) -> None:

@@ -1,16 +1,19 @@
-"""``docs/performance.md``: ``results/performance.json``, ``large-sets.json`` and ``search.json``, and the kernels."""
+"""``docs/performance.md``: measurements of ``results`` (``performance.json`` and others), and the kernels."""
 
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.measure_large_sets import SIZES, title
+from benchmarks.measure_option_speed import OPTIONS
 from benchmarks.measure_search import RESULTS as SEARCH
 from benchmarks.measure_search import read_results as read_searches
 from benchmarks.measure_server_speed import PREFIX as SERVER
@@ -22,6 +25,7 @@ from graphcaps.profiling import PHASES
 
 MEASUREMENTS = "results/performance.json"
 LARGE_SETS = "results/large-sets.json"
+COLD_START, GPU_TESTS, CLUSTER = "results/cold-start.json", "results/gpu-tests.json", "results/cluster.json"
 PRECISIONS = ("float32", "tf32", "bf16")
 FOUR = ("MUTAG", "ENZYMES", "PROTEINS", "NCI1")
 _PHASES = (*PHASES, "rest")
@@ -42,12 +46,16 @@ def page(root: Path) -> str:
             "precision": precision(measured),
             "phases_cuda": phases(measured, "cuda"),
             "baselines_cuda": baselines(measured, "cuda"),
+            "options": options(measured),
+            "cold_start": cold_start(root / COLD_START),
+            "gpu_tests": gpu_tests(root / GPU_TESTS),
             "baselines_cpu": baselines(measured, "cpu"),
             "together": together(measured),
             "committees": committees(measured),
             "searches": searches(read_searches(root / SEARCH)),
             "small_runs": small_runs(measured),
             "server": server(measured),
+            "cluster": cluster(root / CLUSTER),
             "scaling": scaling(measured),
             "large_reading": large_sets(large, "cpu", READING),
             "large_training_cpu": large_sets(large, "cpu", TRAINING),
@@ -289,6 +297,82 @@ def baselines(measured: Measurements, device: str) -> str:
             cells.append("–" if took is None or times is None else f"{shown(took)} ({times['value']:.2f} ×)")
         rows.append(cells)
     return section(head, rows, used)
+
+
+def options(measured: Measurements) -> str:
+    """An epoch with each option of HGCN on a GPU, relative to the plain step."""
+    found = [row for row in measured.rows if row["what"].startswith("option ") and row["device"] == "cuda"]
+    titles = dict.fromkeys((row["what"].split(":")[0], row["dataset"]) for row in found)
+    rows, used = [], []
+    for what, dataset in sorted(titles, key=lambda key: (key[1], _option_order(key[0]))):
+        keys = ("an epoch of 10 folds", "times the plain step", "captured")
+        entries = measured.cells("cuda", *((f"{what}: {key}", dataset) for key in keys))
+        captured = {None: "–", 0.0: "no", 1.0: "yes"}[None if entries[2] is None else entries[2]["value"]]
+        name, *precision = what.removeprefix("option ").split(", ")
+        where = ", ".join((dataset, *precision))
+        rows.append((f"`{name}`", where, shown(entries[0]), shown(entries[1], 2), captured))
+        used += entries
+    return section(("option", "data set", "an epoch: ms", "times plain", "captured"), rows, used)
+
+
+def _option_order(title: str) -> int:
+    """Position of an option in the program that times it."""
+    return list(OPTIONS).index(title.removeprefix("option ").split(",")[0])
+
+
+def cold_start(path: Path) -> str:
+    """Seconds of a first training with an empty and with a filled cache of kernels, and of its longest phases."""
+    if not path.exists():
+        return f"*{NOT_MEASURED.capitalize()}.*"
+    found = json.loads(path.read_text("utf-8"))
+    phases = ("imports", "encode and estimate memory", "compile before", "record", "epochs")
+    rows = [
+        (
+            run["run"],
+            f"{run['total']:.1f}",
+            f"{sum(int(number) for number, _ in run['compilations'].values())}",
+            *(f"{run['phases'][name]['seconds']:.1f}" if name in run["phases"] else "–" for name in phases),
+        )
+        for run in found["runs"]
+    ]
+    command = (
+        f"python -m benchmarks.measure_cold_start --runs {' '.join(run['run'] for run in found['runs'])}"
+    )
+    return table(("run", "total: s", "compiled kernels", *phases), rows) + sources(
+        [found | {"command": command}]
+    )
+
+
+def gpu_tests(path: Path) -> str:
+    """How many tests of kernels and of GPU trainings passed, and which did not."""
+    if not path.exists():
+        return f"*{NOT_MEASURED.capitalize()}.*"
+    found = json.loads(path.read_text("utf-8"))
+    failures = [f"{name} ({each['file']})" for each in found["files"] for name in each["failures"]]
+    text = f"{found['passed']} tests in {len(found['files'])} files passed, {found['failed']} failed"
+    text += f": {'; '.join(failures)}." if failures else "."
+    return text + sources([found | {"command": "python -m benchmarks.run_gpu_tests"}])
+
+
+def cluster(path: Path) -> str:
+    """Seconds of a cross-validation in processes of graphcaps and as tasks of Ray, on the same cores."""
+    if not path.exists():
+        return f"*{NOT_MEASURED.capitalize()}.*"
+    found = json.loads(path.read_text("utf-8"))
+    names = {"processes": "processes of graphcaps", "ray": "Ray"}
+    rows = [
+        (
+            title,
+            *(
+                f"{median(run[unit] for run in found['runs'][name]):.1f}"
+                for unit in ("seconds", "cpu_seconds")
+            ),
+        )
+        for name, title in names.items()
+    ]
+    rows.append(("ratio", *(f"{found['ratios'][unit]:.2f}" for unit in ("seconds", "cpu_seconds"))))
+    command = f"python -m benchmarks.measure_cluster --dataset {found['dataset']} --epochs {found['epochs']}"
+    return table(("trained by", "clock: s", "CPU: s"), rows) + sources([found | {"command": command}])
 
 
 def together(measured: Measurements) -> str:

@@ -149,7 +149,7 @@ def test_sizes_are_those_of_the_graphs_of_the_step() -> None:
 
 def test_another_model_is_refused() -> None:
     store = random_graphs([2, 3], channels=4, seed=1).as_store()
-    for model in (GIN(4, 2), HGCN(4, 2, disentangle=False)):
+    for model in (GIN(4, 2), HGCN(4, 2, disentangle=False), HGCN(4, 2, trunk="gin")):
         with pytest.raises(ArgumentError, match="'model' must be an HGCN with primary capsules"):
             step_sizes(model, store, torch.tensor([[0, 1]]))
 

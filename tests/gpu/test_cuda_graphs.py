@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
-from graphcaps.training.cuda_graphs import BucketedRunner, StepSize
+from graphcaps.training.cuda_graphs import BucketedRunner, StepSize, can_capture
 from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.types import FeatureTable
-from tests.graphs import with_kinds
+from tests.graphs import with_kinds, with_weights
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,11 +50,13 @@ def _trainer(
     average_epochs: int = 1,
     weights: list[float] | None = None,
     weighted_graphs: bool = False,
+    weighted_edges: bool = False,
     **arguments: Any,
 ) -> Trainer:
     store = load_dataset("planted-parts")[:200]
     encoded = encode_graphs(store, FeatureRecipe())
     store = with_kinds(store, EDGE_KINDS)
+    store = with_weights(store) if weighted_edges else store
     sizes = (encoded.x.size(-1), store.num_classes)
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:
@@ -97,11 +100,21 @@ def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) 
         ("hgcn", {"context": "gin", "context_jumping": True}),
         ("hgcn", {"context": "residual", "formulation": "paper"}),
         ("hgcn", {"parts": "blocks"}),
+        ("hgcn", {"trunk": "gin", "trunk_layers": 2}),
+        ("hgcn", {"trunk": "sage"}),
+        ("hgcn", {"trunk": "gat"}),
+        ("hgcn", {"trunk": "gat", "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"edge_kinds": EDGE_KINDS}),
         ("hgcn", {"context": "residual", "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"context": "gin", "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"weights": [0.5, 1.0, 3.0]}),
         ("hgcn", {"weighted_graphs": True}),
+        ("hgcn", {"weighted_edges": True}),
+        ("gin", {"weighted_edges": True}),
+        ("hgcn", {"weighted_edges": True, "num_capsules": (8, 3)}),
+        ("hgcn", {"weighted_edges": True, "context": "gated", "context_layers": 1}),
+        ("hgcn", {"weighted_edges": True, "context": "residual", "edge_kinds": EDGE_KINDS}),
+        ("hgcn", {"weighted_edges": True, "parts": "blocks"}),
     ],
     ids=lambda value: str(value),
 )
@@ -124,10 +137,10 @@ def test_captured_steps_equal_eager_steps(kind: str, arguments: dict[str, Any]) 
     assert captured.adam.steps.tolist() == [3 * step for step in eager.adam.steps.tolist()]
 
 
-def test_captures_find_their_kernels_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captures_find_their_kernels_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
-    monkeypatch.setenv("GRAPHCAPS_PRECOMPILE", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     trainer, late = _trainer("hgcn", "captured", capsule_dim=48), list[str]()
     compile_first = trainer._compile_kernels
 
@@ -156,8 +169,9 @@ def test_repeated_and_resumed_trainings_are_identical() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_steps_need_no_host_synchronisation() -> None:
-    trainer = _trainer("hgcn", "captured")
+@pytest.mark.parametrize("weighted_edges", [False, True])
+def test_steps_need_no_host_synchronisation(weighted_edges: bool) -> None:
+    trainer = _trainer("hgcn", "captured", weighted_edges=weighted_edges)
     trainer.run_epoch()
     runner = trainer._runner
     assert isinstance(runner, BucketedRunner)
@@ -175,6 +189,17 @@ def test_steps_need_no_host_synchronisation() -> None:
             trainer._evaluate(name, evaluator)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize(("dtype", "learned"), [(torch.float64, False), (torch.float32, True)])
+def test_weights_without_kernels_are_not_captured(dtype: torch.dtype, learned: bool) -> None:
+    trainer = _trainer("hgcn", "eager", weighted_edges=True)
+    weight = trainer.store.edge_weight
+    assert weight is not None
+    assert isinstance(trainer.x, FeatureTable)
+    assert can_capture(trainer.model, trainer.store, trainer.x.x)
+    store = trainer.store.with_unchecked(edge_weight=weight.to(dtype).requires_grad_(learned))
+    assert not can_capture(trainer.model, store, trainer.x.x)
 
 
 def test_capturing_changes_no_state() -> None:

@@ -434,7 +434,7 @@ def test_a_structure_that_the_tensors_do_not_have_is_refused_before_it_is_built(
     message = error_of(rewritten(tmp_path, config=config))
     assert expected in message
     assert len(message) < 400
-    assert time.process_time() - start < 30  # torch-geometric is imported here; building took minutes
+    assert time.process_time() - start < 30  # building took minutes
 
 
 # ---------------------------------------------------------------------- committees

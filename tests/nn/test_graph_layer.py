@@ -38,8 +38,11 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
     "ReplicaGCNConv, wider": lambda lead=(): ReplicaGCNConv(5, 7, lead=lead),
     "ReplicaGINConv": lambda lead=(): ReplicaGINConv(ReplicaMLP([5, 7, 3], lead=lead), train_epsilon=True),
     "ReplicaSAGEConv": lambda lead=(): ReplicaSAGEConv(5, 3, lead=lead),
+    "Trunk, gat": lambda lead=(): Trunk("gat", 5, num_layers=2, lead=lead),
+    "Trunk, gin": lambda lead=(): Trunk("gin", 5, num_layers=2, lead=lead),
+    "Trunk, sage": lambda lead=(): Trunk("sage", 5, num_layers=2, lead=lead),
 }
-WITH_TRUNK = LAYERS | {"Trunk": lambda: Trunk("sage", 5)}
+WITHOUT_WEIGHTS = ("InputCapsules", "PrimaryCapsules", "Trunk")  # layers that do not read edge weights
 # Graphs of three replicas; −1 is padding.
 DRAWN = [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
 
@@ -56,17 +59,17 @@ def _tensors(output: Tensor | CapsuleLevel) -> tuple[Tensor, ...]:
     return output.capsules, output.assignment, output.adjacency
 
 
-@pytest.mark.parametrize("name", WITH_TRUNK)
+@pytest.mark.parametrize("name", LAYERS)
 def test_both_forms_give_the_same_result(name: str, graphs: Graphs) -> None:
     torch.manual_seed(0)
-    layer = WITH_TRUNK[name]().double()
+    layer = LAYERS[name]().double()
     expected = _tensors(layer(graphs.x, graphs.edges, graphs.segments))
     actual = _tensors(layer(graphs.x, graphs.edge_index, graphs.batch))
     for one, two in zip(actual, expected, strict=True):
         assert_equal(one, two)
 
 
-@pytest.mark.parametrize("name", [name for name in LAYERS if not name.endswith("Capsules")])
+@pytest.mark.parametrize("name", [name for name in LAYERS if not name.startswith(WITHOUT_WEIGHTS)])
 def test_weighted_edges_in_both_forms(name: str, graphs: Graphs) -> None:
     torch.manual_seed(0)
     layer = LAYERS[name]().double()
@@ -152,11 +155,11 @@ def test_padding_does_not_matter(name: str, training: bool, graphs: Graphs) -> N
                 assert_equal(actual.double(), value.double(), key)
 
 
-@pytest.mark.parametrize("name", WITH_TRUNK)
+@pytest.mark.parametrize("name", LAYERS)
 def test_order_of_nodes_does_not_matter(name: str) -> None:
     torch.manual_seed(0)
     graphs = random_graphs([9])
-    layer = WITH_TRUNK[name]().double()
+    layer = LAYERS[name]().double()
     order = torch.randperm(9)
     position = order.argsort()
     value = _nodes(layer(graphs.x[order], position[graphs.edge_index]))
@@ -241,18 +244,18 @@ def test_messages_name_the_layer(graphs: Graphs) -> None:
         Context(5, 1).double()(graphs.x, torch.zeros(3, 4, dtype=torch.long))
 
 
-@pytest.mark.parametrize("name", WITH_TRUNK)
+@pytest.mark.parametrize("name", LAYERS)
 def test_another_number_of_columns_is_refused(name: str, graphs: Graphs) -> None:
-    layer = WITH_TRUNK[name]().double()
+    layer = LAYERS[name]().double()
     with pytest.raises(
         ShapeError, match=_message(f"{type(layer).__name__}: 'x' must have 5 columns, got 4.")
     ):
         layer(graphs.x[:, 1:], graphs.edge_index, graphs.batch)
 
 
-@pytest.mark.parametrize("name", WITH_TRUNK)
+@pytest.mark.parametrize("name", LAYERS)
 def test_a_graph_without_nodes_is_one_graph(name: str) -> None:
-    output = WITH_TRUNK[name]()(torch.zeros(0, 5), torch.zeros(2, 0, dtype=torch.long))
+    output = LAYERS[name]()(torch.zeros(0, 5), torch.zeros(2, 0, dtype=torch.long))
     assert _nodes(output).size(0) == 0
     if isinstance(output, CapsuleLevel):
         assert output.capsules.shape == (1, 3, 6)

@@ -11,7 +11,7 @@ from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import EdgeTable, GraphBatch, Segments
-from tests.graphs import assert_equal, random_graphs, with_kinds
+from tests.graphs import assert_equal, random_graphs, with_kinds, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
 
 # Where a product P of node vectors is near 1, the gradient of log(1 − P) is large and amplifies rounding: torch in
@@ -21,16 +21,17 @@ EDGE_KINDS = (3, 2)
 DRAWN = torch.tensor([[0, 3, 1], [2, 2, -1]])
 
 
-def _batch(dtype: torch.dtype, device: str) -> GraphBatch:
+def _batch(dtype: torch.dtype, device: str, weighted: bool = False) -> GraphBatch:
     graphs = random_graphs([9, 33, 1, 2], classes=3, seed=3)
-    store = with_kinds(graphs.as_store(), EDGE_KINDS).to(device)
+    store = with_kinds(graphs.as_store(), EDGE_KINDS)
+    store = (with_weights(store) if weighted else store).to(device)
     x = graphs.x.float().to(device=device, dtype=dtype)
     batch = store.batch(x, DRAWN)
     edges, segments = batch.edges, batch.segments
     bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
     table = EdgeTable(
-        edges.ptr, edges.neighbours, None, edges.node, edges.first, edges.num_entries, edges.max_degree, bits,
-        kind=edges.kind,
+        edges.ptr, edges.neighbours, edges.weight, edges.node, edges.first, edges.num_entries, edges.max_degree,
+        bits, kind=edges.kind,
     )  # fmt: skip
     copied = Segments(segments.ptr, segments.index, True, segments.max_size)
     poisoned = batch.x.masked_fill((edges.node < 0).unsqueeze(-1), float("nan"))
@@ -77,6 +78,19 @@ CASES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
 }
 
 
+WEIGHTED: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "": [(HGCN, {})],
+    "slow": [(GIN, {}), (HGCN, {"context": "residual", "edge_kinds": EDGE_KINDS})],
+    "exhaustive": [
+        (HGCN, {"num_capsules": (5, 3)}),
+        (HGCN, {"formulation": "paper"}),
+        (HGCN, {"context": "gated", "context_layers": 1}),
+        (HGCN, {"parts": "blocks"}),
+    ],
+}
+"""Cases with edge weights."""
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -87,10 +101,31 @@ CASES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
 )
 def test_kernels_equal_torch(kernel_device: str, kind: Any, arguments: dict[str, Any]) -> None:  # noqa: F811
+    _check(kernel_device, kind, arguments)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        pytest.param(*case, marks=[getattr(pytest.mark, mark)] if mark else [])
+        for mark, cases in WEIGHTED.items()
+        for case in cases
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
+)
+def test_kernels_equal_torch_with_edge_weights(
+    kernel_device: str,  # noqa: F811
+    kind: Any,
+    arguments: dict[str, Any],
+) -> None:
+    _check(kernel_device, kind, arguments, weighted=True)
+
+
+def _check(device: str, kind: Any, arguments: dict[str, Any], weighted: bool = False) -> None:
     sizes = {"hidden": 16} if kind is GIN else {"capsule_dim": 16, "num_capsules": (4,)}
     settings = sizes | {"dropout": 0.3, "lead": (2,)} | arguments
     torch.manual_seed(0)
-    fast = kind(5, 3, **settings).to(kernel_device)
+    fast = kind(5, 3, **settings).to(device)
     with torch.no_grad():
         for name, parameter in fast.named_parameters():
             if name.endswith((".scale", ".shift")):  # zero at the start
@@ -101,8 +136,11 @@ def test_kernels_equal_torch(kernel_device: str, kind: Any, arguments: dict[str,
     reference = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
     slow.to(reference)
     with use_kernels("off"):
-        expected = _run(slow, _batch(reference, "cpu"))
-    with use_kernels("always"):
-        actual = _run(fast, _batch(torch.float32, kernel_device))
+        expected = _run(slow, _batch(reference, "cpu", weighted))
+    with use_kernels("always"), pytest.MonkeyPatch.context() as patch:
+        if weighted:  # a list of edges needs their number, which the host does not have in a captured step
+            for module in ("propagation", "modulated_hop"):
+                patch.setattr(f"graphcaps.ops.propagation.{module}.flat_csr", None)
+        actual = _run(fast, _batch(torch.float32, device, weighted))
     for name, value in expected.items():
         assert_equal(actual[name], value, name, TOLERANCE)

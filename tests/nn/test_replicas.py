@@ -8,23 +8,29 @@ from torch import nn
 
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal, random_graphs, with_kinds
 
 SIZES = [7, 40, 1, 12, 33, 5]
 # Indices of each replica's graphs; −1 is padding.
 DRAWN = [[0, 1, 3], [5, 4, 2], [3, 0, -1]]
+KINDS = (3, 2)
 MAKERS: dict[str, Any] = {
     "hgcn": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), lead=lead),
     "hgcn, deep": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4, 3), residual_nodes=40, lead=lead),
     "hgcn, paper": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), formulation="paper", lead=lead),
     "hgcn, A1": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), disentangle=False, lead=lead),
+    "hgcn, gat trunk": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), trunk="gat", lead=lead),
     "hgcn, gin trunk": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), trunk="gin", lead=lead),
+    "hgcn, gine trunk": lambda lead: HGCN(
+        5, 2, capsule_dim=8, num_capsules=(4,), trunk="gine", edge_kinds=KINDS, lead=lead
+    ),
+    "hgcn, sage trunk": lambda lead: HGCN(5, 2, capsule_dim=8, num_capsules=(4,), trunk="sage", lead=lead),
     "gin": lambda lead: GIN(5, 2, hidden=8, dropout=0.0, lead=lead),
 }
 
 
 def _copy_into(stacked: nn.Module, singles: list[nn.Module]) -> None:
-    """Copies the state of single models into a stacked one; a trunk has one module per replica."""
+    """Copies the state of single models into a stacked one; a "gine" trunk has one module per replica."""
     state = stacked.state_dict()
     for f, single in enumerate(singles):
         for name, value in single.state_dict().items():
@@ -38,7 +44,7 @@ def _copy_into(stacked: nn.Module, singles: list[nn.Module]) -> None:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 def test_replicas_equal_separate_models(make: Any, training: bool) -> None:
     graphs = random_graphs(SIZES)
-    store = graphs.as_store()
+    store = with_kinds(graphs.as_store(), KINDS)
     F = len(DRAWN)
     singles = []
     for f in range(F):

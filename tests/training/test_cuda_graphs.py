@@ -13,23 +13,30 @@ from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.batch_schedule import schedule_epoch
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, StepSize
-from tests.graphs import assert_equal
+from tests.graphs import assert_equal, with_weights
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
 
 def _trainer(
-    kind: str, step_mode: Any, replicas: list[Replica], dropout: float = 0.3, **changes: int
+    kind: str,
+    step_mode: Any,
+    replicas: list[Replica],
+    dropout: float = 0.3,
+    weighted: bool = False,
+    **changes: int,
 ) -> Trainer:
     graphs = _graphs()
+    store = with_weights(graphs.as_store(), torch.float64) if weighted else graphs.as_store()
     model = stack_replicas(_maker(kind, dropout), replicas, torch.float64)
     config = TrainConfig(**({**CONFIG.__dict__, **changes}))
-    return Trainer(model, graphs.as_store(), graphs.x, replicas, config, step_mode=step_mode)
+    return Trainer(model, store, graphs.x, replicas, config, step_mode=step_mode)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ["hgcn", "gin"])
-def test_bucketed_steps_equal_eager_steps(kind: str) -> None:
+def test_bucketed_steps_equal_eager_steps(kind: str, weighted: bool) -> None:
     replicas = _replicas()  # folds of unequal size, one of them with fewer batches
-    exact, padded = (_trainer(kind, steps, replicas) for steps in ("eager", "bucketed"))
+    exact, padded = (_trainer(kind, steps, replicas, weighted=weighted) for steps in ("eager", "bucketed"))
     for one, other in zip(exact.run(), padded.run(), strict=True):
         for name in ("train_loss", "train_accuracy", "validation_loss", "test_accuracy"):
             assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-9), name

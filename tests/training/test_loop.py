@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch_geometric.nn  # noqa: F401  # else each forked process imports it for the trunk, which takes 2 s
 from torch import Tensor
 
 from graphcaps.config import TrainConfig

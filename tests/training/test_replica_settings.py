@@ -84,8 +84,6 @@ def _assert_same(events: list[EpochEnd], f: int, alone: list[EpochEnd]) -> None:
 @pytest.mark.parametrize("mode", ["eager", "bucketed"])
 @pytest.mark.parametrize("model", [*MODELS])
 def test_a_replica_equals_a_single_training_with_its_numbers(model: str, mode: StepMode) -> None:
-    if (model, mode) == ("hgcn, sage", "bucketed"):
-        pytest.skip("a trunk is not captured")
     settings, replicas = _settings(model), _four()
     events = list(_trainer(settings, replicas, mode).run())
     for f, replica in enumerate(replicas):

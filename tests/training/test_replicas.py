@@ -1,4 +1,4 @@
-"""States of replicas: rows and, of a trunk, entries per replica are sliced, joined and copied alike."""
+"""States of replicas: rows and, of a "gine" trunk, entries per replica are sliced, joined and copied alike."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.training.test_trainer import _maker, _replicas
 
 
 def states() -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
-    """The weights of three replicas with a trunk, together and one by one."""
-    make, replicas = _maker("hgcn, sage", 0.3), _replicas()
+    """The weights of three replicas with a trunk of torch-geometric, together and one by one."""
+    make, replicas = _maker("hgcn, gine", 0.3), _replicas()
     together = dict(stack_replicas(make, replicas).state_dict())
     return together, [dict(stack_replicas(make, [replica]).state_dict()) for replica in replicas]
 
@@ -60,7 +60,7 @@ def test_some_replicas_are_copied(replicas: list[int]) -> None:
 
 def test_a_replica_becomes_a_single_model() -> None:
     together, alone = states()
-    make = _maker("hgcn, sage", 0.3)
+    make = _maker("hgcn, gine", 0.3)
     for f, single in enumerate(alone):
         assert equal(
             dict(replica_model(together, make, f).state_dict()),

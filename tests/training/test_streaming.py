@@ -7,7 +7,7 @@ from graphcaps.ops.propagation.propagation import edge_list
 from graphcaps.training import Trainer, pick_replica, stack_replicas
 from graphcaps.training import streaming as module
 from graphcaps.training.streaming import StreamedStore, batch_source, dataset_bytes, move_to_device
-from tests.graphs import assert_equal, with_kinds
+from tests.graphs import assert_equal, with_kinds, with_weights
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
 
@@ -75,3 +75,13 @@ def test_data_larger_than_half_the_memory_stay_on_the_host(monkeypatch: pytest.M
     monkeypatch.setattr(type(store), "to", lambda self, device: moved.append(device) or self)
     assert move_to_device(store, graphs.x, device)[1].device == device
     assert moved == [device]
+
+
+def test_weights_on_the_device_have_the_type_of_the_features() -> None:
+    graphs = _graphs()
+    store = with_weights(graphs.as_store(), torch.float64)
+    moved, _ = move_to_device(store, graphs.x.float(), torch.device("meta"))  # stands for a GPU
+    assert moved.edge_weight is not None
+    assert moved.edge_weight.dtype == torch.float32
+    kept, _ = move_to_device(store, graphs.x.float(), torch.device("cpu"))
+    assert kept is store

@@ -37,6 +37,7 @@ def _build(kind: str, dropout: float, lead: tuple[int, ...]) -> nn.Module:
     options: dict[str, Any] = {
         "hgcn": {},
         "hgcn, sage": {"trunk": "sage"},
+        "hgcn, gine": {"trunk": "gine", "edge_kinds": 3},
         "hgcn, context": {"context": "gin", "context_layers": 1, "context_jumping": True},
         "hgcn, parts": {"parts": "blocks"},
         "hgcn, groups": {"parts": "groups"},

@@ -161,7 +161,12 @@ def step_sizes(
         graphs (Tensor): Graphs of the step, −1 for none, ``[F, B]``.
         table (FeatureTable, optional): Sparse features, if no row is copied.
     """
-    if not isinstance(model, HGCN) or not isinstance(model.primary, PrimaryCapsules) or not model.capturable:
+    if (
+        not isinstance(model, HGCN)
+        or not isinstance(model.primary, PrimaryCapsules)
+        or not model.capturable
+        or any(layer.trunk is not None for layer in model.layers)
+    ):
         fix = "Choose a preset of the paper."
         raise ArgumentError(
             "step_sizes", "model", "be an HGCN with primary capsules and no trunk", type(model).__name__, fix

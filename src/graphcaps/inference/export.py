@@ -126,7 +126,7 @@ def _exportable(model: RegisteredModel) -> GraphModel:
     if model.lead:
         raise ArgumentError("export", "model", "be a single model", f"{model.lead[0]} replicas")
     if isinstance(model, HGCN) and any(layer.trunk is not None for layer in model.layers):
-        fix = "Layers of torch-geometric cannot be exported."
+        fix = "An exported program has edge weights as an input, which a trunk does not read."
         raise ArgumentError("export", "model", "have no trunk", "a model with a trunk", fix)
     if not model.export_formats or model.precomputation is not None:
         fix = "Its arrays have sizes that depend on the values of others, or are computed beforehand."

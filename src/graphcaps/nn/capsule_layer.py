@@ -64,7 +64,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         coarsen (bool): Whether A' is computed. (default: True)
         formulation (str): ``"released"`` or ``"paper"``. (default: "released")
         trunk (Trunk, optional): Message passing that replaces :math:`\hat A u`, over nodes only.
-        context (Context, optional): The same with leading axes; excludes ``trunk``.
+        context (Context, optional): The same with residual layers; excludes ``trunk``.
         edge_kinds (tuple or int): Number of values of each edge label column: :math:`\hat A u` over nodes becomes an
             :class:`EdgeModulation`. A trunk or context has its own. (default: (), labels are not read)
         groups (bool): Whether the nodes of a precomputed group have the same coefficients: c is replaced by its mean

@@ -56,7 +56,7 @@ class Context(GraphLayer[Tensor]):
     With ``edge_kinds`` the hop of each layer, :math:`\hat A h^{(l)}` or :math:`h^{(l)} + A h^{(l)}`, is an
     :class:`EdgeModulation`, in which messages depend on the labels of the edges.
 
-    Unlike :class:`graphcaps.nn.Trunk` it supports leading axes and needs no torch-geometric.
+    Unlike the layers of a :class:`graphcaps.nn.Trunk`, these have a residual connection and BatchNorm.
 
     Args:
         channels (int): Length of an input capsule, and of a row of the result.

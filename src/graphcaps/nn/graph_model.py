@@ -149,7 +149,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     @property
     def capturable(self) -> bool:
         """Whether a training step can be captured as a CUDA graph: it must not synchronise with the host, and the
-        shapes of its tensors must depend on the shape of the batch only. (default: False)"""
+        shapes of its tensors must depend on the shape of the batch only, with and without edge weights, unless the
+        model refuses weights. (default: False)"""
         return False
 
     def forward(

@@ -317,10 +317,11 @@ class HGCN(GraphModel):
 
     @property
     def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph: trunks and sampled pairs synchronise with the
-        host."""
+        """Whether a training step can be captured as a CUDA graph: sampled pairs and some trunks
+        (:attr:`Trunk.capturable`) synchronise with the host."""
         sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
-        return not sampled and all(layer.trunk is None for layer in self.layers)
+        trunks = [cast(CapsuleLayer, layer).trunk for layer in self.layers]
+        return not sampled and all(trunk is None or trunk.capturable for trunk in trunks)
 
     @property
     def precomputation(self) -> Precomputation | None:

@@ -1,15 +1,19 @@
-"""Message passing layers of torch-geometric under the votes of a capsule layer."""
+"""Message passing layers under the votes of a capsule layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from graphcaps.errors import ArgumentError, ShapeError, check_at_least
+from graphcaps.nn.gat_conv import ReplicaGATConv
+from graphcaps.nn.gin_conv import ReplicaGINConv
 from graphcaps.nn.graph_layer import GraphLayer
+from graphcaps.nn.replica_mlp import ReplicaMLP
+from graphcaps.nn.sage_conv import ReplicaSAGEConv
+from graphcaps.ops._triton.dispatch import WIDEST_ATTENTION
 from graphcaps.ops.edge_kinds import check_edge_kinds, one_hot_kinds
 from graphcaps.ops.propagation.propagation import edge_list, to_edge_index
 from graphcaps.types import EdgeTable, Segments
@@ -18,17 +22,29 @@ __all__ = ["Trunk", "TrunkKind"]
 
 TrunkKind = Literal["gin", "gine", "sage", "gat"]
 
-_READ_EDGES = ("gine", "gat")  # named kinds whose layers take edge_attr
+_READ_EDGES = ("gine", "gat")  # named kinds whose layers take edge labels
 
 
 class Trunk(GraphLayer[Tensor]):
-    """A stack of torch-geometric layers that replaces the hop of a capsule layer.
+    """A stack of message passing layers that replaces the hop of a capsule layer.
 
     The votes remain linear in its output, so routing needs no stored votes. There is a ReLU between layers, not after
     the last one.
 
-    With ``edge_kinds`` layers are called as ``layer(x, edge_index, edge_attr)``, where ``edge_attr`` holds the edge
-    labels in one-hot form, ``[E, n_1 + … + n_C]`` for columns of n_c values; a label without a column is all zeros.
+    The kinds of layers:
+
+    ==========  =====================================================================================================
+    ``"gin"``   :class:`ReplicaGINConv`, with an MLP of two linear layers, a ReLU between them, and a trained ε
+    ``"sage"``  :class:`ReplicaSAGEConv`
+    ``"gat"``   :class:`ReplicaGATConv`, which reads edge labels with ``edge_kinds``
+    ``"gine"``  :class:`torch_geometric.nn.GINEConv`, with the MLP and ε of ``"gin"``; it always reads edge labels
+    a module    a single layer of the user, such as one of torch-geometric
+    ==========  =====================================================================================================
+
+    Layers of torch-geometric are called as ``layer(x, edge_index, edge_attr)`` with ``edge_kinds``, where ``edge_attr``
+    holds the edge labels in one-hot form, ``[E, n_1 + … + n_C]`` for columns of n_c values; a label without a column is
+    all zeros. They have a stack per replica, and stacks run one after another; the other layers compute all replicas
+    at once.
 
     Args:
         kind (str or Module): ``"gin"``, ``"gine"``, ``"sage"``, ``"gat"``, or a module called as
@@ -37,7 +53,7 @@ class Trunk(GraphLayer[Tensor]):
         channels (int): Length of a capsule, in and out.
         num_layers (int): Number of layers of a named kind. (default: 1)
         edge_kinds (tuple or int): Number of values of each edge label column. (default: (), labels are not read)
-        lead (tuple): Leading axes; each replica has its own stack, and stacks run one after another. (default: ())
+        lead (tuple): Leading axes of the parameters; a module has none. (default: ())
 
     Returns (from ``forward``):
         Tensor: ``[*lead, V, channels]``.
@@ -60,12 +76,14 @@ class Trunk(GraphLayer[Tensor]):
         check_at_least("Trunk", 1, num_layers=num_layers)
         self.channels, self.in_channels, self.lead = channels, channels, lead
         self.edge_kinds = check_edge_kinds("Trunk", edge_kinds)
+        self.layers = nn.ModuleList()  # with leading axes; empty for layers of torch-geometric
+        self.replicas = nn.ModuleList()  # a stack of torch-geometric layers per replica; empty for the others
         if isinstance(kind, nn.Module):
             if lead:
                 raise ArgumentError(
                     "Trunk", "kind", "be a name if there are leading axes", type(kind).__name__
                 )
-            self.replicas = nn.ModuleList([_Stack([kind])])
+            self.replicas.append(_Stack([kind]))
             self.kind = type(kind).__name__
             return
         if kind not in get_args(TrunkKind):
@@ -78,15 +96,28 @@ class Trunk(GraphLayer[Tensor]):
         if kind == "gine" and not self.edge_kinds:
             raise ArgumentError("Trunk", "edge_kinds", "be given for the kind 'gine'", "()", "Or use 'gin'.")
         self.kind = kind
-        count = torch.Size(lead).numel()
-        self.replicas = nn.ModuleList(
-            _Stack([_layer(kind, channels, sum(self.edge_kinds)) for _ in range(num_layers)])
-            for _ in range(count)
-        )
+        if kind == "gine":
+            edge_dim = sum(self.edge_kinds)
+            self.replicas.extend(
+                _Stack([_gine_layer(channels, edge_dim) for _ in range(num_layers)])
+                for _ in range(torch.Size(lead).numel())
+            )
+        else:
+            self.layers.extend(_layer(kind, channels, self.edge_kinds, lead) for _ in range(num_layers))
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a training step can be captured as a CUDA graph.
+
+        Layers of torch-geometric synchronise with the host, and so does attention over rows that its kernel does not
+        take.
+        """
+        has_kernels = self.kind != "gat" or self.channels <= WIDEST_ATTENTION
+        return len(self.layers) > 0 and has_kernels
 
     def reset_parameters(self) -> None:
-        for stack in self.replicas:
-            stack.reset_parameters()  # type: ignore[operator]
+        for part in (*self.layers, *self.replicas):
+            part.reset_parameters()
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """Maps ``x [*lead, V, d]`` to the same shape."""
@@ -98,6 +129,14 @@ class Trunk(GraphLayer[Tensor]):
                 "weights",
                 "Use trunk=None.",
             )
+        if self.replicas:
+            return self._forward_stacks(x, edges)
+        for number, layer in enumerate(self.layers):
+            x = layer(x.relu() if number else x, edges, segments)
+        return x
+
+    def _forward_stacks(self, x: Tensor, edges: EdgeTable) -> Tensor:
+        """The layers of torch-geometric, one replica after another."""
         edge_index, edge_attr = to_edge_index(edges), self._edge_attr(edges, x.dtype)
         rows = x.reshape(len(self.replicas), *x.shape[-2:])
         V = x.size(-2)
@@ -129,6 +168,8 @@ class Trunk(GraphLayer[Tensor]):
 
 
 class _Stack(nn.Module):
+    """Layers of torch-geometric of one replica."""
+
     def __init__(self, layers: list[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
@@ -146,19 +187,24 @@ class _Stack(nn.Module):
         return x
 
 
-def _layer(kind: str, channels: int, edge_dim: int) -> nn.Module:
-    """A layer of a named kind; ``edge_dim`` is the number of columns of ``edge_attr``, 0 without."""
+def _layer(
+    kind: str, channels: int, edge_kinds: tuple[int, ...], lead: tuple[int, ...]
+) -> GraphLayer[Tensor]:
+    """A layer of the kind ``"gin"``, ``"sage"`` or ``"gat"``."""
+    if kind == "gin":
+        mlp = ReplicaMLP([channels] * 3, norm=False, lead=lead)
+        return ReplicaGINConv(mlp, train_epsilon=True)
+    if kind == "sage":
+        return ReplicaSAGEConv(channels, channels, lead=lead)
+    return ReplicaGATConv(channels, channels, edge_kinds=edge_kinds, lead=lead)
+
+
+def _gine_layer(channels: int, edge_dim: int) -> nn.Module:
+    """A layer of the kind ``"gine"``; ``edge_dim`` is the number of columns of ``edge_attr``."""
     # Imported late: few models need it, and the import takes a second.
-    from torch_geometric.nn import GATConv, GINConv, GINEConv, SAGEConv
+    from torch_geometric.nn import GINEConv
 
-    def mlp() -> nn.Module:
-        return nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))
-
-    makers: dict[str, Callable[[], nn.Module]] = {
-        "gin": lambda: GINConv(mlp(), train_eps=True),
-        # GINE reads the width of x from the layers of its MLP.
-        "gine": lambda: GINEConv(mlp(), train_eps=True, edge_dim=edge_dim),
-        "sage": lambda: SAGEConv(channels, channels),
-        "gat": lambda: GATConv(channels, channels, edge_dim=edge_dim or None),
-    }
-    return makers[kind]()
+    # GINEConv reads the width of x from the layers of its MLP.
+    mlp = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, channels))
+    layer: nn.Module = GINEConv(mlp, train_eps=True, edge_dim=edge_dim)
+    return layer

@@ -14,7 +14,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import pairwise, product
 
 import torch
 from torch import Tensor
@@ -133,6 +133,12 @@ class _Graphs:
 
     def batch(self, graphs: object = None) -> GraphBatch:
         return self.store.batch(self.x, None if graphs is None else torch.as_tensor(graphs))
+
+    def weighted(self, dtype: torch.dtype = torch.float64) -> _Graphs:
+        """The same graphs with a weight from 0.5 to 2 for each edge."""
+        assert self.store.edge_kind is not None
+        weight = (1 + self.store.edge_kind % 4).to(dtype) / 2  # kinds are equal in both directions
+        return _Graphs(replace(self.store, edge_weight=weight), self.x)
 
     def reordered(self, model: GraphModel) -> _Graphs:
         """The same graphs with their nodes in another order.
@@ -387,9 +393,12 @@ def _check_replicas(subject: _Network) -> None:
             expect_equal(buffers[f][name], value, f"'{name}' {what}")
 
 
-def _train(subject: _Network, replicas: list[Replica], mode: StepMode, device: str = "cpu") -> GraphModel:
+def _train(
+    subject: _Network, replicas: list[Replica], mode: StepMode, device: str = "cpu", weighted: bool = False
+) -> GraphModel:
     dtype = torch.float64 if device == "cpu" else torch.float32
     graphs = _Graphs.draw(subject, dtype)
+    graphs = graphs.weighted(dtype) if weighted else graphs
     model = stack_replicas(subject.factory(), replicas, dtype).to(device)
     x = graphs.x.to(device, dtype)
     trainer = Trainer(model, graphs.store.to(device), x, replicas, subject.config().training, step_mode=mode)
@@ -441,7 +450,10 @@ def _check_learning(subject: _Network) -> None:
 
 
 def _check_capture(subject: _Network) -> None:
-    """``capturable`` is a Boolean; where it is true, padded steps and, on a GPU, captured steps train the same."""
+    """``capturable`` is a Boolean; where it is true, padded steps and, on a GPU, captured steps train the same.
+
+    So they do with edge weights, unless the model refuses them.
+    """
     expect(type(subject.build().capturable) is bool, "capturable must be True or False")
     replicas, factory = _replicas(), subject.factory()
     pairs: list[tuple[StepMode, StepMode, str, float]] = []
@@ -449,13 +461,24 @@ def _check_capture(subject: _Network) -> None:
         pairs.append(("eager", "bucketed", "cpu", 1e-7))
         if torch.cuda.is_available():
             pairs.append(("bucketed", "captured", "cuda", 1e-4))
-    for one, other, device, tolerance in pairs:
-        expected = pick_replica(_train(subject, replicas, one, device), factory, 0).state_dict()
-        trained = pick_replica(_train(subject, replicas, other, device), factory, 0).state_dict()
+    weightings = [False] if _refuses_weights(subject) else [False, True]
+    for (one, other, device, tolerance), weighted in product(pairs, weightings):
+        expected, trained = (
+            pick_replica(_train(subject, replicas, mode, device, weighted), factory, 0).state_dict()
+            for mode in (one, other)
+        )
+        suffix = " on weighted edges" if weighted else ""
         for name, value in expected.items():
-            expect_equal(
-                trained[name], value, f"'{name}' trained with steps '{other}' and '{one}'", tolerance
-            )
+            what = f"'{name}' trained with steps '{other}' and '{one}'{suffix}"
+            expect_equal(trained[name], value, what, tolerance)
+
+
+def _refuses_weights(subject: _Network) -> bool:
+    try:
+        subject.build().eval().forward_batch(_Graphs.draw(subject).weighted().batch())
+    except ArgumentError:
+        return True
+    return False
 
 
 def _check_file(subject: _Network) -> None:

@@ -30,10 +30,15 @@ __all__ = ["BucketedRunner", "CudaGraphRecorder", "StepSize", "can_capture"]
 
 
 def can_capture(model: GraphModel, store: GraphStore, x: Tensor) -> bool:
-    """Whether a step of this model can be captured: on a GPU with kernels, without host–device synchronisation."""
+    """Whether a step of this model can be captured: on a GPU with kernels, without host–device synchronisation.
+
+    Edge weights must be float32 without a gradient, because the torch form of sums over neighbours synchronises.
+    """
     if x.device.type != "cuda" or store.device != x.device or not kernels_available(x, *model.parameters()):
         return False
-    return store.edge_weight is None and model.capturable
+    weight = store.edge_weight
+    constant = weight is None or (weight.dtype == torch.float32 and not weight.requires_grad)
+    return constant and model.capturable
 
 
 class CudaGraphRecorder:

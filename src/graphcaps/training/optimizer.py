@@ -24,7 +24,8 @@ class ReplicaAdam:
     the learning rate too, so that an update needs no host–device synchronisation and can be captured.
 
     Args:
-        model (Module): Parameters with one leading axis of F replicas. A trunk has separate parameters per replica.
+        model (Module): Parameters with one leading axis of F replicas. Layers of torch-geometric in a trunk have
+            separate parameters per replica.
         num_replicas (int): Number of replicas F.
         weight_decay (float or Tensor): Coefficient of the L2 term in the gradient. With one per replica, ``[F]``,
             learning rates are one per replica too. (default: 0.0)

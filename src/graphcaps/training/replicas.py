@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 TRUNK_KEY = ".replicas."
-"""Part of the state-dict keys of a trunk, which stores a module per replica instead of a leading axis."""
+"""Part of the state-dict keys of torch-geometric layers in a trunk: a module per replica instead of a leading axis."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def replica_model(state: Mapping[str, Tensor], factory: ModelFactory, f: int) ->
     return single
 
 
-# Replicas of a state: entries with a row per replica and, of a trunk, one entry per replica. The functions also take
-# the states of optimizer and weight average, whose names contain those of the weights.
+# Replicas of a state: entries with a row per replica and, of torch-geometric layers in a trunk, one entry per replica.
+# The functions also take the states of optimizer and weight average, whose names contain those of the weights.
 
 
 def replica_of(name: str) -> int | None:
-    """The replica that a trunk's entry belongs to; ``None`` for entries with one row per replica."""
+    """The replica that an entry of a trunk belongs to; ``None`` for entries with one row per replica."""
     return int(name.split(TRUNK_KEY)[1].split(".")[0]) if TRUNK_KEY in name else None
 
 

@@ -67,12 +67,17 @@ def dataset_bytes(store: GraphStore, x: Tensor) -> int:
 
 
 def move_to_device(store: GraphStore, x: Tensor, device: torch.device) -> tuple[GraphStore, Tensor]:
-    """Moves graphs and features to the device, or leaves them in host memory if they are too large for it."""
+    """Moves graphs and features to the device, or leaves them in host memory if they are too large for it.
+
+    Edge weights on the device have the type of the features, which kernels need.
+    """
     total = total_memory(device)
     if device.type == "cpu" or (
         total is not None and dataset_bytes(store, x) > MAX_RESIDENT_FRACTION * total
     ):
         return store, x
+    if store.edge_weight is not None:
+        store = store.with_unchecked(edge_weight=store.edge_weight.to(x.dtype))
     return _structure_only(store).to(device), x.to(device)
 
 

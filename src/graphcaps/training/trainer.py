@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from graphcaps import __version__
+from graphcaps._io.provenance import library_versions
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
@@ -482,7 +482,8 @@ class Trainer:
         from graphcaps.ops.batch_layout.layout_triton import layout_kernel
 
         shapes = [f"{name} {tuple(value.shape)} {value.dtype}" for name, value in self.state().items()]
-        marker = compiled_marker(f"{__version__} {self.model} {self.config} {shapes}")
+        weighted = self.store.edge_weight is not None
+        marker = compiled_marker(f"{library_versions()} {self.model} {self.config} {shapes} {weighted}")
         if marker.exists():
             return
         evaluations = [each.capturable() for each in self._evaluators.values() if each is not None]

@@ -167,3 +167,9 @@ def test_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
         assert supports("dense_hop", x, torch.ones(2, 2))
         assert not supports("dense_hop", x, torch.ones(2, 2, requires_grad=True))
         assert not supports("weighted_degrees", torch.ones(2, requires_grad=True))
+        rows, weight = torch.zeros(2, dtype=torch.long), torch.ones(4)
+        hop = x, torch.ones(3), rows, rows
+        for training in (True, False):
+            assert supports("normalised_hop", *hop, weight, training=training) == training
+        assert not supports("normalised_hop", *hop, weight.double(), training=True)
+        assert not supports("normalised_hop", *hop, weight.requires_grad_(), training=True)

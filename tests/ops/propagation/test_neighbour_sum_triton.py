@@ -9,7 +9,7 @@ from torch import Tensor
 from graphcaps.ops import degrees, edge_table, induced_scale, neighbour_sum, propagate
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import EdgeTable
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal, random_graphs, with_weights
 
 SIZES = [1, 31, 33, 65, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
@@ -23,18 +23,25 @@ def _device(kernel_device: str, empty_is_nan: None) -> None:
 
 
 def _table(
-    drawn: list[int] | list[list[int]] = DRAWN, density: float = 1.5, sizes: list[int] = SIZES
+    drawn: list[int] | list[list[int]] = DRAWN,
+    density: float = 1.5,
+    sizes: list[int] = SIZES,
+    weighted: bool = False,
 ) -> EdgeTable:
     graphs = random_graphs(sizes, density=density)
-    return graphs.as_store().batch(graphs.x, torch.tensor(drawn)).edges
+    store = graphs.as_store()
+    store = with_weights(store) if weighted else store
+    return store.batch(graphs.x, torch.tensor(drawn)).edges
 
 
-def _hub(leaves: int) -> EdgeTable:
+def _hub(leaves: int, weighted: bool = False) -> EdgeTable:
     """A star beside a path."""
     ends = torch.arange(1, leaves + 1)
     star = torch.stack([torch.zeros_like(ends), ends])
     path = torch.stack([torch.arange(5), torch.arange(1, 6)]) + leaves + 1
-    return edge_table(torch.cat([star, path], 1), leaves + 7)
+    edge_index = torch.cat([star, path], 1)
+    weight = torch.linspace(-0.5, 2, edge_index.size(1)) if weighted else None
+    return edge_table(edge_index, leaves + 7, weight)
 
 
 def _moved(edges: EdgeTable, device: str, **changes: object) -> EdgeTable:
@@ -69,8 +76,9 @@ def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> Non
 
 
 @pytest.mark.parametrize("d", [1, 20, 32, 130])
-def test_values_and_gradients(d: int, kernel_device: str) -> None:
-    _check(_table(), d, kernel_device, 20)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_values_and_gradients(d: int, weighted: bool, kernel_device: str) -> None:
+    _check(_table(weighted=weighted), d, kernel_device, 20)
 
 
 @pytest.mark.parametrize("max_degree", [None, 16])
@@ -78,11 +86,12 @@ def test_one_model(max_degree: int | None, kernel_device: str) -> None:
     _check(_table([1, 3, 2]), 8, kernel_device, max_degree)
 
 
-def test_many_neighbours(kernel_device: str) -> None:
-    dense = _table([[1, 0], [0, -1]], density=40.0, sizes=[40, 5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_many_neighbours(weighted: bool, kernel_device: str) -> None:
+    dense = _table([[1, 0], [0, -1]], density=40.0, sizes=[40, 5], weighted=weighted)
     assert int((dense.ptr[1:] - dense.ptr[:-1]).max()) > 32
     _check(dense, 64, kernel_device, None)
-    _check(_hub(137), 5, kernel_device, None)  # one more than a chunk
+    _check(_hub(137, weighted), 5, kernel_device, None)  # one more than a chunk
 
 
 @pytest.mark.parametrize("max_degree", [None, 3])
@@ -94,6 +103,31 @@ def test_weights(max_degree: int | None, kernel_device: str) -> None:
     with use_kernels("always"):
         actual = degrees(_moved(table, kernel_device))
     assert_equal(actual.cpu(), torch.tensor([3.5, 2.5, 5.0, 0.0, -5.0, -5.0]))
+
+
+def test_weights_of_one_equal_no_weights(kernel_device: str) -> None:
+    edges = _moved(_table(), kernel_device, max_degree=20)
+    ones = dataclasses.replace(edges, weight=torch.ones(edges.neighbours.numel(), device=kernel_device))
+    x = torch.randn(*edges.node.shape, 6, device=kernel_device, requires_grad=True)
+    for op in (neighbour_sum, propagate):
+        with use_kernels("always"):
+            values = [op(x, table) for table in (edges, ones)]
+            gradients = [torch.autograd.grad(value.square().sum(), x)[0] for value in values]
+        assert_equal(values[1], values[0], op.__name__, 1e-6)
+        assert_equal(gradients[1], gradients[0], f"gradient of {op.__name__}", 1e-6)
+
+
+@pytest.mark.parametrize("max_degree", [None, 20])
+def test_scale_of_weighted_edges(max_degree: int | None, kernel_device: str) -> None:
+    from graphcaps.ops.propagation.neighbour_sum_triton import hop_scale
+
+    for edges in (_table(weighted=True), *([_hub(137, weighted=True)] if max_degree is None else [])):
+        there, degree = _moved(edges, kernel_device, max_degree=max_degree), degrees(edges)
+        assert there.weight is not None
+        for factor in (1, 2):  # weights may change in place
+            expected = (factor * degree + 1).clamp_min(1).rsqrt().masked_fill(edges.node < 0, 0)
+            assert_equal(hop_scale(there).cpu(), expected, f"scale with {factor} times the weights", 1e-6)
+            there.weight.mul_(2)
 
 
 def test_a_hop_on_a_subgraph(kernel_device: str) -> None:

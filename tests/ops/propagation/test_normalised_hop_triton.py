@@ -12,7 +12,7 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import use_precision
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import AdjacencyBits, EdgeTable, Segments
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal, random_graphs, with_weights
 
 SIZES = [1, 31, 33, 63, 65, 100, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
@@ -26,9 +26,12 @@ def _device(kernel_device: str, empty_is_nan: None) -> None:
     """Fills new memory with NaN, so that elements a kernel does not write are detected."""
 
 
-def _batch(drawn: Any, sizes: list[int], dense: bool, device: str) -> tuple[EdgeTable, Segments]:
+def _batch(
+    drawn: Any, sizes: list[int], dense: bool, device: str, weighted: bool = False
+) -> tuple[EdgeTable, Segments]:
     graphs = random_graphs(sizes, density=8.0 if dense else 1.5)
-    store = graphs.as_store().to(device)
+    store = graphs.as_store()
+    store = (with_weights(store) if weighted else store).to(device)
     batch = store.batch(graphs.x.to(device), torch.tensor(drawn, device=device))
     bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
     edges = dataclasses.replace(
@@ -70,9 +73,9 @@ def _run(
 def _check(
     drawn: Any, d: int, device: str, *, dense: bool = False, sizes: list[int] = SIZES, precision: Any = "float32",
     max_degree: int | None = 32, max_size: int | None = 100, passed: bool = True, far: float = 1.0,
-    slack: float = 1.0, **how: Any,
+    slack: float = 1.0, weighted: bool = False, **how: Any,
 ) -> None:  # fmt: skip
-    edges, segments = _batch(drawn, sizes, dense, "cpu")
+    edges, segments = _batch(drawn, sizes, dense, "cpu", weighted)
     real = (edges.node >= 0).unsqueeze(-1)
     torch.manual_seed(0)
     u = torch.randn(*edges.node.shape, d) * torch.linspace(0.5, 2, d) + far
@@ -90,7 +93,7 @@ def _check(
     clean, clean_upstream = rows(0.0)
     with use_kernels("off"):
         expected = _run(clean.double(), _norm(d, lead).double(), (edges, segments), clean_upstream, **how)
-    edges, segments = _batch(drawn, sizes, dense, device)
+    edges, segments = _batch(drawn, sizes, dense, device, weighted)
     edges = dataclasses.replace(edges, max_degree=max_degree)
     segments = dataclasses.replace(segments, max_size=max_size)
     poisoned, poisoned_upstream = rows(float("nan"))
@@ -122,6 +125,13 @@ def test_one_model(dense: bool, kernel_device: str) -> None:
     _check([1, 4, 5], 24, kernel_device, dense=dense)
 
 
+@pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
+def test_edge_weights(dense: bool, kernel_device: str) -> None:
+    """Read from the lists, also of dense graphs that have bits."""
+    drawn = [[2, 0], [-1, 1]] if dense else DRAWN
+    _check(drawn, 5, kernel_device, dense=dense, weighted=True, max_degree=None if dense else 32, divisor=70)
+
+
 @pytest.mark.parametrize("precision", list(TOLERANCE))
 def test_precision_of_the_bits(precision: str, kernel_device: str) -> None:
     _check([[5, 1]], 16, kernel_device, dense=True, precision=precision)
@@ -142,19 +152,22 @@ def test_a_mean_far_from_zero_costs_little(kernel_device: str) -> None:
 
 
 def test_conditions_of_the_kernel(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluation, weights and float64 take the separate ops."""
+    """Evaluation, weights that need a gradient and float64 take the separate ops."""
     from graphcaps.ops.propagation import normalised_hop_triton
 
     monkeypatch.setattr(normalised_hop_triton, "normalised_hop", None)
     edges, segments = _batch([1, 4], SIZES, False, kernel_device)
     u = torch.randn(*edges.node.shape, 8, device=kernel_device)
-    weighted = dataclasses.replace(edges, weight=torch.ones(edges.neighbours.numel(), device=kernel_device))
+    ones = torch.ones(edges.neighbours.numel(), device=kernel_device)
+    weighted = dataclasses.replace(edges, weight=ones)
+    learned = dataclasses.replace(edges, weight=ones.clone().requires_grad_())
     with use_kernels("always"):
         _norm(8, ()).to(kernel_device).eval().hop(u, edges, segments)
-        _norm(8, ()).to(kernel_device).hop(u, weighted, segments)
+        _norm(8, ()).to(kernel_device).hop(u, learned, segments)
         _norm(8, ()).double().to(kernel_device).hop(u.double(), edges, segments)
-        with pytest.raises(TypeError):
-            _norm(8, ()).to(kernel_device).hop(u, edges, segments)
+        for table in (edges, weighted):
+            with pytest.raises(TypeError):
+                _norm(8, ()).to(kernel_device).hop(u, table, segments)
 
 
 def test_only_the_inputs_are_read(kernel_device: str) -> None:

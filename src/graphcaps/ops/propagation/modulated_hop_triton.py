@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops.edge_kinds import one_hot_kinds
-from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_lists, weighted_degrees
+from graphcaps.ops.propagation.neighbour_sum_triton import hop_scale, neighbour_lists
 from graphcaps.types import EdgeTable
 
 __all__ = ["modulated_hop"]
@@ -229,13 +229,7 @@ class _ModulatedHop(torch.autograd.Function):
         edge_kinds: tuple[int, ...],
         normalised: bool,
     ) -> Tensor:
-        weight = edges.weight
-        if not normalised:
-            roots = x.new_ones(x.shape[:-1])
-        elif weight is None:
-            roots = neighbour_lists(edges)[0]
-        else:
-            roots = (weighted_degrees(edges, weight) + 1).clamp_min(1).rsqrt().contiguous()
+        roots = hop_scale(edges) if normalised else x.new_ones(x.shape[:-1])
         gamma, beta = _tables(scale, shift, edge_kinds)
         ctx.save_for_backward(x, gamma, roots)
         ctx.arguments = edges, edge_kinds

@@ -4,7 +4,8 @@ Without bits (:func:`_lists_product`) a program computes a block of rows. The fi
 gathered together, four of each row at a time. If rows have more neighbours than that, a kernel before it has summed the
 rest (:func:`_sum_long_lists`). With bits, which are used for dense graphs (:func:`_bits_product`), a program computes a
 tile of rows of one graph as a product of a 0/1 matrix with the rows of the graph; x is split into bfloat16 pieces, so
-that the products are exact. No edge list is made, and all sums have a fixed order.
+that the products are exact. No edge list is made, and all sums have a fixed order. Edges with weights are read from the
+lists, a weight beside each neighbour (``WEIGHTED``).
 
 Both forms can normalise the rows that they read (``NORMED``), and in the backward pass add the gradient of every
 graph's mean (``MEAN_GRADIENT``) and store the sums that the gradients of γ and β need (``GRADIENT_SUMS``).
@@ -27,6 +28,7 @@ from graphcaps.types import EdgeTable
 __all__ = [
     "NormTerms",
     "adjacency_product",
+    "hop_scale",
     "neighbour_lists",
     "neighbour_sum",
     "propagate",
@@ -41,6 +43,10 @@ _BLOCK_NUMBERS = 2048
 """Numbers of a block of rows; four such blocks are loaded at a time, into registers."""
 _LIST_ROWS = 32
 """Rows that a program checks for long lists."""
+_DEGREE_NUMBERS = 1024
+"""Weights that a program of the weighted degrees adds at a time."""
+_DEGREE_ENTRIES = 128
+"""Of these, entries of a row if some rows have more than ``_SMALL_DEGREE``."""
 _HEIGHT = 64
 """Rows of a program."""
 _WORD = 32
@@ -184,6 +190,24 @@ def _lists_kernel(node, ptr, roots, start, count, N, ROWS: tl.constexpr):  # typ
     tl.store(roots + row, tl.where(real, tl.rsqrt((number + 1).to(tl.float32)), 0.0), mask=inside)
     tl.store(start + row, first, mask=inside)
     tl.store(count + row, number, mask=inside)
+
+
+@triton.jit(do_not_specialize=["N"])
+def _weighted_scale_kernel(  # type: ignore[no-untyped-def]
+    starts, counts, weight, scale, N, ROWS: tl.constexpr, ENTRIES: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = row < N
+    start = tl.load(starts + row, mask=inside, other=-1)
+    count = tl.load(counts + row, mask=inside, other=0)
+    lane = tl.arange(0, ENTRIES)[None, :]
+    # As columns: Triton 3.6 fails to compile a load of indices that are reshaped inside the loop.
+    start_, count_ = start[:, None], count[:, None]
+    total = tl.zeros([ROWS, ENTRIES], tl.float32)
+    for k in range(0, tl.max(count, 0), ENTRIES):
+        total += tl.load(weight + (start_ + (k + lane)), mask=k + lane < count_, other=0.0)
+    root = tl.rsqrt(tl.maximum(tl.sum(total, 1) + 1.0, 1.0))
+    tl.store(scale + row, tl.where(start >= 0, root, 0.0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["B", "V", "units", "blocks"])
@@ -418,6 +442,28 @@ def neighbour_lists(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
     return cached
 
 
+def hop_scale(edges: EdgeTable) -> Tensor:
+    r"""Diagonal :math:`\tilde D^{-1/2}` of the hop of :func:`graphcaps.ops.propagate`, 0 at padding, ``[*lead, V]``.
+
+    Edge weights get no gradient. They may change in place, so a scale that depends on them is not cached.
+    """
+    roots, start, count = neighbour_lists(edges)
+    if edges.weight is None:
+        return roots
+    scale, rows = torch.empty_like(roots), roots.numel()
+    entries = _SMALL_DEGREE if _has_small_degrees(edges) else _DEGREE_ENTRIES
+    height = _DEGREE_NUMBERS // entries
+    if rows:
+        _weighted_scale_kernel[(triton.cdiv(rows, height),)](
+            start, count, edges.weight.detach().contiguous(), scale, rows, ROWS=height, ENTRIES=entries
+        )
+    return scale
+
+
+def _has_small_degrees(edges: EdgeTable) -> bool:
+    return edges.max_degree is not None and edges.max_degree <= _SMALL_DEGREE
+
+
 def _lists_product(
     x: Tensor, edges: EdgeTable, scale: Tensor | None, self_loops: bool, terms: NormTerms | None = None
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
@@ -428,7 +474,7 @@ def _lists_product(
         return out, None
     width = min(128, max(16, triton.next_power_of_2(d)))
     unit = 4 if d % 4 == 0 else 2 if d % 2 == 0 else 1  # width of a vectorised load
-    small = edges.max_degree is not None and edges.max_degree <= _SMALL_DEGREE
+    small = _has_small_degrees(edges)
     head = _SMALL_DEGREE if small else _HEAD
     rows = min(64, _BLOCK_NUMBERS // width)
     blocks = triton.cdiv(V, rows)
@@ -498,7 +544,7 @@ def adjacency_product(
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """The product and, in a backward pass with ``terms``, the tables of gradient sums ``[replicas, parts, d]``."""
     if self_loops and scale is None:
-        scale = neighbour_lists(edges)[0]
+        scale = hop_scale(edges)
     if _use_bits(edges):
         return _bits_product(x, edges, scale, self_loops, precision, terms)
     return _lists_product(x, edges, scale, self_loops, terms)
@@ -528,8 +574,7 @@ def neighbour_product(
     Args:
         x (Tensor): ``[*lead, V, d]``, float32.
         edges (EdgeTable): A, with or without weights.
-        scale (Tensor, optional): s, ``[*lead, V]``. With ``self_loops`` and without ``scale`` it is
-            1 / √(1 + number of neighbours).
+        scale (Tensor, optional): s, ``[*lead, V]``. (default with ``self_loops``: that of :func:`hop_scale`)
         self_loops (bool): Whether the scaled row itself is added. (default: False)
 
     Returns:
@@ -546,11 +591,8 @@ def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
 
 def propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tensor:
     """As :func:`graphcaps.ops.propagate`; edge weights and scale get no gradient."""
-    # Without weights the kernel computes the scale itself, from the numbers of neighbours.
-    weight = edges.weight
-    if scale is None and weight is not None:
-        scale = (weighted_degrees(edges, weight) + 1).clamp_min(1).rsqrt()
-    return neighbour_product(x, edges, scale, self_loops=True)
+    # Computed here and not by the product, so that the product of the backward pass has it too.
+    return neighbour_product(x, edges, hop_scale(edges) if scale is None else scale, self_loops=True)
 
 
 def weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:

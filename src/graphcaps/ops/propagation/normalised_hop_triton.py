@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, rows_gradient
 from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
-from graphcaps.ops.propagation.neighbour_sum_triton import NormTerms, adjacency_product
+from graphcaps.ops.propagation.neighbour_sum_triton import NormTerms, adjacency_product, hop_scale
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["normalised_hop"]
@@ -43,7 +43,7 @@ def normalised_hop(
         u (Tensor): ``[*lead, V, d]``, float32; padding rows may hold anything.
         weight, bias (Tensor): γ and β, ``[*lead, d]``.
         running (tuple): Running mean and variance, ``[*lead, d]``, updated in place.
-        edges (EdgeTable): A, without weights.
+        edges (EdgeTable): A; weights, if there are any, get no gradient.
         segments (Segments): Which row belongs to which graph.
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
         training (bool): Always true: statistics are those of these rows.
@@ -88,22 +88,22 @@ class _NormalisedHop(torch.autograd.Function):
             divisor=divisor,
             max_size=segments.max_size,
         )
-        terms = NormTerms(mean, var, weight, bias, epsilon)
-        h, _ = adjacency_product(rows, edges, None, True, precision, terms)
-        ctx.save_for_backward(rows, weight, bias, mean, var, count)
+        terms, scale = NormTerms(mean, var, weight, bias, epsilon), hop_scale(edges)
+        h, _ = adjacency_product(rows, edges, scale, True, precision, terms)
+        ctx.save_for_backward(rows, weight, bias, mean, var, count, scale)
         ctx.options = edges, segments, epsilon, divisor or 0.0, precision
         return h, mean_capsules, u.detach()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dh: Tensor | None, dmean: Tensor | None, extra_grad: Tensor | None) -> Any:
-        u, weight, bias, mean, var, count = ctx.saved_tensors
+        u, weight, bias, mean, var, count, scale = ctx.saved_tensors
         edges, segments, epsilon, divisor, precision = ctx.options
         dh = torch.zeros_like(u) if dh is None else dh
         terms = NormTerms(
             mean, var, weight, bias, epsilon, u, dmean, segments.index, segments.ptr, divisor=divisor
         )
-        g, tables = adjacency_product(dh, edges, None, True, precision, terms)
+        g, tables = adjacency_product(dh, edges, scale, True, precision, terms)
         assert tables is not None
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(*tables))
         du = None
