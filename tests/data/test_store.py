@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from graphcaps.data.features.truncate import truncate_nodes
 from graphcaps.data.store import MAX_BIT_NODES, MAX_BIT_WORDS, GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops.edges import clean_edges
+from graphcaps.ops.structure.structure import Structure
 from graphcaps.training.streaming import move_to_device
 from graphcaps.types import GraphBatch
 from tests.graphs import random_graphs
@@ -298,13 +300,13 @@ def test_to_moves_every_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "to", copy)
-        moved = store.to("elsewhere")
+        moved = store.to("meta")
     names = ("node_ptr", "edge_ptr", "neighbours", "y", *COLUMNS)
     pairs = [(getattr(store, name), getattr(moved, name)) for name in names]
     for before, after in [*pairs, (store.truth["part"], moved.truth["part"])]:
         assert torch.equal(before, after)
         assert before.data_ptr() != after.data_ptr()
-    assert devices == ["elsewhere"] * 10
+    assert devices == ["meta"] * 10
     assert moved.class_names == ("a", "b", "c")
 
 
@@ -326,6 +328,26 @@ def test_the_featurizer_follows_the_graphs() -> None:
     copies += [truncate_nodes(store, 1).store, move_to_device(store, torch.ones(1), torch.device("cpu"))[0]]
     assert {copy.featurizer for copy in copies} == {"standard"}
     assert make().featurizer is None
+
+
+@pytest.mark.parametrize(("device", "asynchronous"), [("meta", True), ("cpu", False)])
+def test_copies_to_the_host_are_complete(
+    device: str, asynchronous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An asynchronous copy from a GPU to the host may be read before it is complete."""
+    store, flags, copy = make(), set(), torch.Tensor.to
+    monkeypatch.setattr(GraphStore, "device", torch.device("cuda"))
+
+    def record(tensor: torch.Tensor, *args: Any, non_blocking: bool = False, **kwargs: Any) -> torch.Tensor:
+        flags.add(non_blocking)
+        return copy(tensor, "cpu")
+
+    monkeypatch.setattr(torch.Tensor, "to", record)
+    store.to(device)
+    assert flags == {asynchronous}
+    flags.clear()
+    Structure(columns=torch.ones(2, 1)).to(device)
+    assert flags == {asynchronous}
 
 
 @pytest.mark.gpu

@@ -307,9 +307,12 @@ class GraphStore:
         for name in _HOST_COPIES:
             getattr(self, name)  # read here, where it needs no host–device synchronisation
 
+        # Asynchronous from pinned memory; on the host, an unfinished copy could be read.
+        non_blocking = torch.device(device).type != "cpu"
+
         def move(value: Any) -> Any:
             if isinstance(value, Tensor):
-                return value.to(device, non_blocking=True)  # asynchronous from pinned memory
+                return value.to(device, non_blocking=non_blocking)
             if isinstance(value, dict):
                 return {key: move(item) for key, item in value.items()}
             return value.to(device) if isinstance(value, Structure) else value

@@ -171,12 +171,14 @@ class Structure(ShapeRepr):
 
     def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> Structure:
         """The structure on another device, or with weights and columns of another type."""
+        # On the host, an unfinished copy could be read.
+        non_blocking = device is not None and torch.device(device).type != "cpu"
 
         def move(tensor: Tensor | None) -> Any:
             if tensor is None:
                 return None
             kind = dtype if tensor.is_floating_point() else None
-            return tensor.to(device=device, dtype=kind, non_blocking=True)
+            return tensor.to(device=device, dtype=kind, non_blocking=non_blocking)
 
         levels = tuple(
             replace(level, **{name: move(getattr(level, name)) for name in _MOVED}) for level in self.levels
