@@ -113,8 +113,8 @@ def main(words: Sequence[str] | None = None) -> None:
         values = [(f"option {name}{suffix}: an epoch of 10 folds", 1e3 * seconds, "ms")]
         if plain is not None:
             values.append((f"option {name}{suffix}: times the plain step", seconds / plain, "times"))
-        if captured is not None:
-            values.append((f"option {name}{suffix}: captured", float(captured), "1 or 0"))
+        if captured:
+            values.append((f"option {name}{suffix}: captured", 1, "CUDA graph"))
         rows = [
             make_measurement(what, store.name, device, float(f"{value:.4g}"), unit, command)
             for what, value, unit in values

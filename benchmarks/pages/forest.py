@@ -10,8 +10,8 @@ from statistics import fmean
 
 from benchmarks.measure_molecules import OUT as MOLECULES
 from benchmarks.measure_molecules import read_rows as read_splits
+from benchmarks.measure_reach import BASE, PUBLISHED, Row
 from benchmarks.measure_reach import RESULTS as REACH
-from benchmarks.measure_reach import Row, settings
 from benchmarks.measure_reach import read_rows as read_cells
 from benchmarks.pages.comparison import CLASSICAL, read_accuracies
 from benchmarks.pages.known_reasons import read as read_reasons
@@ -21,6 +21,8 @@ from graphcaps.bench import read_measurements
 from graphcaps.evaluation import Ledger, ResultsStore
 from graphcaps.evaluation.ledger import held_out_accuracies
 from graphcaps.evaluation.statistics import corrected_t_test, holm
+from graphcaps.presets import load_preset
+from graphcaps.reproduction.published import published_hgcn
 
 FOREST = "wl-forest"
 OTHER_FORESTS = ("features-trees", "ldp-forest")
@@ -44,7 +46,8 @@ def page(root: Path) -> str:
     sections = {
         "accuracies": accuracy_table(root),
         "molecules": molecule_table(read_splits(root / MOLECULES)),
-        "committees and companions": reach_table(read_cells(root / REACH)),
+        "committees and companions": reach_table(best_cells(root)),
+        "calibration and C": calibration_table(best_cells(root)),
     }
     return replace_sections((root / "docs" / "forest.md").read_text("utf-8"), sections)
 
@@ -53,6 +56,7 @@ def statements(root: Path) -> list[str]:
     """Phrases of the page whose numbers come from the results."""
     return [
         summary(differences(root)),
+        best_summary(best_cells(root)),
         significance(adjusted_p_values(root)),
         seconds(root),
         reason_areas(root, "hgcn", "capsules"),
@@ -160,34 +164,74 @@ def molecule_table(rows: Sequence[Mapping[str, str]]) -> str:
     return table(head, cells)
 
 
-def reach_table(rows: Sequence[Row]) -> str:
-    """Members, committee, companion and mixture of each data set, mean over divisions into folds."""
-    mixed = [row for row in rows if "mixture_accuracy" in row]
-    if not mixed:
+def best_cells(root: Path) -> dict[str, list[Row]]:
+    """Measured divisions of the preset ``best``, by data set in the order of :data:`NODES`."""
+    committee = load_preset("best").committee
+    rows = [
+        row
+        for row in read_cells(root / REACH)
+        if (row["candidate"], row["members"], row["companion"])
+        == (BASE, committee.members, committee.companion)
+    ]
+    return {name: found for name in NODES if (found := [row for row in rows if row["dataset"] == name])}
+
+
+def mean_accuracy(rows: Sequence[Row], part: str) -> float:
+    """Mean accuracy over divisions and folds: of ``"member"``, ``"committee"``, ``"mixture"`` or a companion."""
+    key = {"member": "member_accuracy", "committee": "accuracy", "mixture": "mixture_accuracy"}.get(part)
+    return fmean(fmean(row["part_accuracy"][part] if key is None else row[key]) for row in rows)
+
+
+def best_summary(cells: Mapping[str, Sequence[Row]]) -> str:
+    """On how many data sets ``best`` is ahead of its forest, which has the same folds."""
+    gains = {
+        name: mean_accuracy(rows, "mixture") - mean_accuracy(rows, FOREST) for name, rows in cells.items()
+    }
+    behind = [name for name, gain in gains.items() if gain < 0]
+    text = f"more accurate than the forest on {len(gains) - len(behind)} of {len(gains)} data sets"
+    text += f", by up to {max(gains.values()):.1f} points"
+    if behind:
+        text += f", and less accurate on {join_names(behind)}, by up to {-min(gains.values()):.1f}"
+    return text
+
+
+def reach_table(cells: Mapping[str, Sequence[Row]]) -> str:
+    """One model, committee, forest and mixture of each data set, mean over divisions into folds."""
+    if not cells:
         return NO_REACH
-    parts = []
-    for group in sorted({settings(row) for row in mixed}, key=str):
-        chosen = [row for row in mixed if settings(row) == group]
-        first, names = chosen[0], dict.fromkeys(row["dataset"] for row in chosen)
-        cells = []
-        for name in names:
-            found = [row for row in chosen if row["dataset"] == name]
-            accuracies = [[fmean(row[key]) for row in found] for key in ("member_accuracy", "accuracy")]
-            accuracies += [
-                [fmean(row["part_accuracy"][part]) for row in found] for part in first["part_accuracy"]
-            ]
-            accuracies += [[fmean(row["mixture_accuracy"]) for row in found]]
-            weight = fmean(row["weights"][0] for row in found)
-            cells.append(
-                (name, f"{len(found)}", *(f"{fmean(each):.1f}" for each in accuracies), f"{weight:.2f}")
+    parts = ("member", "committee", FOREST, "mixture")
+    rows = []
+    for name, found in cells.items():
+        accuracies = [mean_accuracy(found, part) for part in parts]
+        published = PUBLISHED.get(name)
+        rows.append(
+            (
+                name,
+                f"{len(found)}",
+                *(f"{each:.1f}" for each in accuracies),
+                signed(accuracies[3] - accuracies[2], 1),
+                DASH if published is None else f"{published[0]:.1f}",
+                f"{fmean(row['weights'][0] for row in found):.2f}",
             )
-        companions = [f"`{part}`" for part in first["part_accuracy"]]
-        head = ("data set", "divisions", "one model", f"committee of {first['members']}", *companions)
-        parts.append(
-            f"Candidate `{first['candidate']}`, at most {first['epochs']} epochs:\n\n"
-            f"{table((*head, 'mixture', 'weight of the committee'), cells)}"
         )
-    return "\n\n".join(parts)
+    head = ("data set", "divisions", "one model", "committee", f"`{FOREST}`", "`best`", "`best` − forest")
+    return table((*head, "best published", "weight of the committee"), rows)
+
+
+def calibration_table(cells: Mapping[str, Sequence[Row]]) -> str:
+    """Log loss and ECE over all test graphs of one model, committee and mixture, and rule C, an upper bound."""
+    kinds = ("member_pooled", "pooled", "mixture_pooled")
+    rows = []
+    for name, found in cells.items():
+        values = [f"{fmean(row[kind]['log_loss'] for row in found):.3f}" for kind in kinds]
+        values += [f"{fmean(row[kind]['ece'] for row in found):.3f}" for kind in kinds]
+        bounds = [[fmean(row[key]["accuracy"]) for row in found if key in row] for key in ("C", "mixture_C")]
+        values += [f"{fmean(each):.1f}" if each else DASH for each in bounds]
+        rows.append((name, *values, f"{published_hgcn(name).mean:.1f}"))
+    titles = [
+        f"{metric}: {kind}" for metric in ("log loss", "ECE") for kind in ("one model", "committee", "`best`")
+    ]
+    return table(("data set", *titles, "C: committee", "C: `best`", "C: paper"), rows)
 
 
 def seconds(root: Path) -> str:

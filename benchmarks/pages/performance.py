@@ -307,7 +307,7 @@ def options(measured: Measurements) -> str:
     for what, dataset in sorted(titles, key=lambda key: (key[1], _option_order(key[0]))):
         keys = ("an epoch of 10 folds", "times the plain step", "captured")
         entries = measured.cells("cuda", *((f"{what}: {key}", dataset) for key in keys))
-        captured = {None: "–", 0.0: "no", 1.0: "yes"}[None if entries[2] is None else entries[2]["value"]]
+        captured = "no" if entries[2] is None else "yes"
         name, *precision = what.removeprefix("option ").split(", ")
         where = ", ".join((dataset, *precision))
         rows.append((f"`{name}`", where, shown(entries[0]), shown(entries[1], 2), captured))

@@ -231,19 +231,32 @@ def test_molecules_of_both_models_are_compared() -> None:
     assert forest.molecule_table(rows).splitlines()[2:] == ["| BACE | 2 | 0.850 | 0.700 | 0.500 | 0.500 |"]
 
 
-def test_mixtures_have_a_row_per_data_set() -> None:
+def test_the_preset_best_has_a_row_per_data_set() -> None:
+    pooled = {"log_loss": 0.5, "ece": 0.05}
     cell = {
-        **{"candidate": "default", "companion": "wl-forest", "members": 5, "epochs": 300, "patience": 50},
-        **{"folds": 2, "dataset": "X", "member_accuracy": [80.0, 82.0], "accuracy": [84.0, 84.0]},
+        **{"member_accuracy": [80.0, 82.0], "accuracy": [84.0, 84.0], "weights": [0.75, 0.25]},
         **{"part_accuracy": {"wl-forest": [70.0, 72.0]}, "mixture_accuracy": [86.0, 88.0]},
-        "weights": [0.75, 0.25],
+        **{
+            "member_pooled": pooled,
+            "pooled": pooled | {"ece": 0.03},
+            "mixture_pooled": pooled | {"ece": 0.01},
+        },
+        "C": {"accuracy": [90.0, 91.0], "epoch": 3},
     }
-    text = forest.reach_table(
-        [cell | {"division": 0}, cell | {"division": 1, "mixture_accuracy": [90.0, 90.0]}]
+    cells = {
+        "MUTAG": [cell, cell | {"mixture_accuracy": [90.0, 90.0]}],
+        "NCI1": [cell | {"part_accuracy": {"wl-forest": [89.0, 89.0]}}],
+    }
+    text = forest.reach_table(cells)
+    assert "| MUTAG | 2 | 81.0 | 84.0 | 71.0 | 88.5 | +17.5 | – | 0.75 |" in text
+    assert "| NCI1 | 1 | 81.0 | 84.0 | 89.0 | 87.0 | -2.0 | 82.3 | 0.75 |" in text
+    assert forest.best_summary(cells) == (
+        "more accurate than the forest on 1 of 2 data sets, by up to 17.5 points, "
+        "and less accurate on NCI1, by up to 2.0"
     )
-    assert "committee of 5 | `wl-forest` | mixture" in text
-    assert "| X | 2 | 81.0 | 84.0 | 71.0 | 88.5 | 0.75 |" in text
-    assert forest.reach_table([]) == forest.NO_REACH
+    text = forest.calibration_table(cells)
+    assert "| MUTAG | 0.500 | 0.500 | 0.500 | 0.050 | 0.030 | 0.010 | 90.5 | – | 93.2 |" in text
+    assert forest.reach_table({}) == forest.NO_REACH
 
 
 def data_set_row(name: str, **features: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _page(root: Path, measurements: list[Any]) -> str:
 def test_without_measurements_nothing_is_claimed(tmp_path: Path) -> None:
     text = _page(tmp_path, [])
     assert text.count("| not measured |") == 11
-    assert text.count("*Not measured.*") == 13
+    assert text.count("*Not measured.*") == 17
     assert "{{" not in text
     assert "| `sums_triton.py` | Sums of `rows` in one pass. |" in text
     assert "sums.py" not in text
@@ -165,3 +165,42 @@ def test_searches_show_seconds_by_device_and_the_ratio() -> None:
     )
     assert shown.endswith("GPU: a GPU, commit 0123456789ab; two CPU cores: a GPU, commit 0123456789ab.")
     assert performance.searches([]) == performance.NOT_MEASURED
+
+
+def test_options_are_compared_with_the_plain_step() -> None:
+    entries = []
+    for name, value in (("two-levels", 30.0), ("plain", 20.0)):
+        entries.append(_entry(f"option {name}, tf32: an epoch of 10 folds", "NCI1", "cuda", value, "ms"))
+        entries.append(
+            _entry(f"option {name}, tf32: times the plain step", "NCI1", "cuda", value / 20, "times")
+        )
+    entries.append(_entry("option plain, tf32: captured", "NCI1", "cuda", 1, "CUDA graph"))
+    lines = performance.options(performance.Measurements(entries)).splitlines()
+    assert lines[2:4] == [
+        "| `plain` | NCI1, tf32 | 20.0 | 1.00 | yes |",
+        "| `two-levels` | NCI1, tf32 | 30.0 | 1.50 | no |",
+    ]
+
+
+def test_start_up_tests_and_clusters_are_shown_with_their_command(tmp_path: Path) -> None:
+    setup = {"hardware": "a GPU", "versions": {"torch": "2.11.0", "commit": "0123456789abcdef"}}
+    phases = {"imports": {"seconds": 3.5}, "epochs": {"seconds": 4.75}}
+    run = {"run": "empty", "total": 21.5, "compilations": {"a": [2, 1.0], "b": [1, 1.0]}, "phases": phases}
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps(setup | {"command": "evaluate", "runs": [run]}))
+    shown = performance.cold_start(path)
+    assert "| empty | 21.5 | 3 | 3.5 | – | – | – | 4.8 |" in shown
+    assert (
+        "`python -m benchmarks.measure_cold_start --runs empty` (a GPU, torch 2.11.0, commit 0123456789ab)"
+        in shown
+    )
+    files = [{"file": "tests/a.py", "failures": {"test_x": "no"}}, {"file": "tests/b.py", "failures": {}}]
+    path.write_text(json.dumps(setup | {"passed": 9, "failed": 1, "files": files}))
+    assert performance.gpu_tests(path).startswith("9 tests in 2 files passed, 1 failed: test_x (tests/a.py).")
+    runs = {
+        "processes": [{"seconds": 2.0, "cpu_seconds": 4.0}],
+        "ray": [{"seconds": 3.0, "cpu_seconds": 4.0}],
+    }
+    ratios = {"seconds": 1.5, "cpu_seconds": 1.0}
+    path.write_text(json.dumps(setup | {"dataset": "X", "epochs": 5, "runs": runs, "ratios": ratios}))
+    assert "| Ray | 3.0 | 4.0 |\n| ratio | 1.50 | 1.00 |" in performance.cluster(path)
