@@ -467,3 +467,75 @@ def test_a_warm_start_keeps_the_number_of_members():
         ArgumentError, match="'n_estimators' must be 2, as in the fit that is continued, got 3"
     ):
         model.set_params(n_estimators=3).fit(labelled())
+
+
+# ---------------------------------------------------------------------- restarts
+def test_the_best_of_several_networks_is_kept(tmp_path):
+    store = labelled()
+    model = small(n_init=3, validation=0.3).fit(store)
+    record = model.model_.training["restarts"]
+    losses = [run["criterion"] for run in record["runs"]]
+    assert record["kept_seed"] == losses.index(min(losses))
+    assert not model.model_.is_committee
+    assert model.history_[-1]["validation_loss"] == pytest.approx(model.model_.training["validation_loss"])
+    assert model.get_params()["n_init"] == 3
+    assert clone(model).n_init == 3
+    assert model.transform(store).shape == (30, 3 * 8)
+    model.save(tmp_path / "m.safetensors")
+    loaded = HGCNClassifier.load(tmp_path / "m.safetensors")
+    assert loaded.n_init == 3
+    np.testing.assert_array_equal(loaded.predict_proba(store), model.predict_proba(store))
+    model.model_.save(tmp_path / "trained.safetensors")  # as graphcaps train writes it
+    assert HGCNClassifier.load(tmp_path / "trained.safetensors").n_init == 3
+
+
+def test_one_network_is_the_default():
+    model, store = small(n_init=np.int64(1)).fit(labelled()), labelled()
+    np.testing.assert_array_equal(model.predict_proba(store), fitted().predict_proba(store))
+    assert "restarts" not in model.model_.training
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_init": 0}, "'n_init' must be an integer of at least 1, got 0."),
+        ({"n_init": 1.5}, "'n_init' must be an integer of at least 1, got 1.5."),
+        ({"n_init": True}, "'n_init' must be an integer of at least 1, got True."),
+        (
+            {"n_init": 3, "n_estimators": 2},
+            "'n_init' must be 1 with a committee, which keeps all of its members, got 3 with 2 members. "
+            "Set n_estimators=1 to keep one of 3 models.",
+        ),
+        (
+            {"n_init": 3, "preset": "best"},
+            "'n_init' must be 1 with a committee, which keeps all of its members, got 3 with 5 members of the preset "
+            "'best'. Set n_estimators=1 to keep one of 3 models.",
+        ),
+        (
+            {"n_init": 3, "validation": 0},
+            "'n_init' must be 1 without validation graphs, which choose the network to keep, got 3. "
+            "Set 'validation' above 0.",
+        ),
+    ],
+)
+def test_networks_that_cannot_be_chosen_from_are_refused(changes, message):
+    with pytest.raises(ArgumentError) as refused:
+        small(**changes).fit(labelled())
+    assert str(refused.value) == f"HGCNClassifier: {message}"
+
+
+def test_a_validation_set_of_its_own_chooses_the_network():
+    store = labelled()
+    train, held_out = store[torch.arange(20)], store[torch.arange(20, 30)]
+    model = small(n_init=2, validation=0, epochs=1)
+    model.fit(train, validation=(held_out, None))
+    assert model.model_.training["restarts"]["count"] == 2
+
+
+def test_a_continued_fit_has_no_restarts():
+    model = small(n_init=2, epochs=1, warm_start=True).fit(labelled())
+    message = r"'n_init' must be 1 in a fit that continues \(warm_start\), which starts from the weights of the first"
+    with pytest.raises(ArgumentError, match=message):
+        model.fit(labelled())
+    model.set_params(n_init=1).fit(labelled())
+    assert "restarts" not in model.model_.training

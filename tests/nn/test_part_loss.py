@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn import HGCN, CapsuleLayer, Context, PartsOutput, Trunk, block_loss
+from graphcaps.nn.part_loss import measure_block_loss
 from graphcaps.types import GraphBatch, HGCNOutput
 from tests.graphs import Graphs, assert_equal, random_graphs, tiny_graphs, with_padding
 from tests.nn.part_checks import check_node_order, check_replicas, losses_and_gradients
@@ -150,6 +151,17 @@ def test_the_loss_has_gradients_through_the_assignment(formulation: str) -> None
             assert bool(parameter.grad.any()), name
     assert model.capturable
     assert model.eval()(graphs.x, graphs.edge_index, graphs.batch).parts_loss is None
+
+
+def test_the_loss_of_several_batches_is_that_of_all_graphs() -> None:
+    model, graphs = _model().train(), random_graphs([7, 12, 1, 20, 9])
+    model(graphs.x, graphs.edge_index, graphs.batch)  # running statistics other than the initial ones
+    parts = [_batch(graphs, chosen) for chosen in torch.arange(5).split(2)]
+    measured = measure_block_loss(model, parts)
+    assert model.training
+    whole = model.eval()(graphs.x, graphs.edge_index, graphs.batch, y=graphs.y)
+    assert measured == pytest.approx(float(whole.parts_loss.detach()), rel=1e-12)
+    assert measure_block_loss(model, [graphs.as_batch()]) == pytest.approx(measured, rel=1e-12)
 
 
 def test_weight_zero_leaves_the_loss_out() -> None:

@@ -119,14 +119,20 @@ def train(
 
 
 def assert_equal(
-    store: GraphStore, model: str, arguments: dict[str, object], ranks: int = 2, **options: object
+    store: GraphStore,
+    model: str,
+    arguments: dict[str, object],
+    ranks: int = 2,
+    *,
+    tolerance: float = 1e-9,
+    **options: object,
 ):
     ((alone, history),) = train(store, model, arguments, 1, **options)
     for state, events in train(store, model, arguments, ranks, **options):
         assert state.keys() == alone.keys()
         for name, value in state.items():
             torch.testing.assert_close(
-                value, alone[name], rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}"
+                value, alone[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
             )
         for event, expected in zip(events, history, strict=True):
             for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"):
@@ -191,7 +197,9 @@ def test_the_formulation_of_the_paper_by_two_ranks_equals_one_process():
 def test_three_ranks_of_a_committee_with_sample_weights_equal_one_process():
     weights = torch.linspace(0.5, 2, len(labelled()), dtype=torch.float64)
     arguments = HGCN_SMALL | {"dropout": 0.2}
-    assert_equal(labelled(), "hgcn", arguments, 3, members=2, sample_weight=weights, metric="roc-auc")
+    # One process computes the step in one operation and ranks in layers, whose rounding differs.
+    options = {"members": 2, "sample_weight": weights, "metric": "roc-auc"}
+    assert_equal(labelled(), "hgcn", arguments, 3, tolerance=1e-8, **options)
 
 
 def test_a_training_of_two_ranks_is_continued_by_three_and_by_one():

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import Json
-from graphcaps.cli.output import columns, count_noun, format_size, option, pairs, print_json, terminal
+from graphcaps.cli.output import (
+    columns,
+    count_noun,
+    describe_restarts,
+    format_size,
+    option,
+    pairs,
+    print_json,
+    terminal,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +28,7 @@ __all__ = ["info"]
 _OWN_ROWS = (
     *("dataset", "graphs", "nodes_mean", "nodes_max", "class_counts", "capsule_use", "estimator"),
     "members",
+    "restarts",
     "companion",
 )
 _ACCURACIES = {  # entry of the training record, and what the graphs were used for
@@ -246,6 +256,8 @@ def _trained(described: dict[str, Any]) -> list[tuple[str, str]]:
     if isinstance(members := training.get("members"), list):
         kept = [f"seed {_value(each.get('seed'))}, epoch {_value(each.get('epoch'))}" for each in members]
         rows.append(("members", _some(kept).replace(", seed", "; seed")))
+    if isinstance(restarts := training.get("restarts"), dict):
+        rows.append(("restarts", describe_restarts(restarts)))
     for name, value in training.items():
         if name not in skipped and value not in (None, [], {}):
             rows.append((name.replace("_", " "), _value(value)))

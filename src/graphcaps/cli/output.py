@@ -26,6 +26,7 @@ __all__ = [
     "as_options",
     "columns",
     "count_noun",
+    "describe_restarts",
     "format_size",
     "metric_rows",
     "mute_notes",
@@ -159,6 +160,25 @@ def print_table(console: Console, table: Table) -> None:
 def count_noun(count: int, noun: str) -> str:
     """A count with its noun: ``"1 graph"``, ``"1,200 graphs"``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def describe_restarts(record: Mapping[str, Any], most: int = 12) -> str:
+    """The entry ``restarts`` of a training record in one line: the kept seed, the rule, and the criterion of each seed.
+
+    Args:
+        record (mapping): The entry; it may come from a file of unknown origin.
+        most (int): Number of seeds that are listed. (default: 12)
+    """
+    runs = record.get("runs")
+    runs = [run for run in runs if isinstance(run, dict)] if isinstance(runs, list) else []
+    values = []
+    for run in runs[:most]:
+        value = run.get("criterion")
+        shown = f"{value:.4f}" if isinstance(value, int | float) else "not a number"
+        values.append(f"{run.get('seed')}: {shown}")
+    listed = ", ".join(values) + (", …" if len(runs) > most else "")
+    kept = f"kept seed {record.get('kept_seed')} of {record.get('count')}: {record.get('rule')}"
+    return f"{kept} (seed {listed})" if listed else kept
 
 
 def format_size(count: int) -> str:

@@ -28,8 +28,10 @@ __all__ = [
     "ModelName",
     "Precision",
     "Preset",
+    "Restarts",
     "Settings",
     "check_committee",
+    "check_restarts",
     "configure",
     "describe_classes",
     "describe_preset",
@@ -92,6 +94,18 @@ Ensemble = Annotated[
         max=1000,
         help="Train a committee of M models with different seeds (docs/committees.md). Default: that of the preset, "
         "else 1.",
+    ),
+]
+
+Restarts = Annotated[
+    int,
+    option(
+        "--restarts",
+        metavar="N",
+        min=1,
+        max=1000,
+        help="Train N models with different seeds, and keep the one with the lowest validation loss, or best --metric; "
+        "with --parts blocks, that with the lowest loss of parts (docs/parts.md).",
     ),
 ]
 
@@ -230,6 +244,30 @@ def check_committee(
     check_members(config, committee.members, *members_by)
     companion_configs(committee.companion, config.model, store, *companion_by)
     return committee
+
+
+def check_restarts(config: RunConfig, restarts: int, ensemble: int | None) -> None:
+    """Refuses ``--restarts`` for a committee.
+
+    Args:
+        config (RunConfig): The result of :func:`configure`.
+        restarts (int): The value of the option.
+        ensemble (int, optional): That of ``--ensemble``; without it, the message names the preset.
+
+    Raises:
+        ArgumentError: If the model is a committee.
+    """
+    from graphcaps.training import restarts as several
+
+    origin = f" of the preset '{config.source}'" if ensemble is None else ""
+    several.check_restarts(
+        restarts,
+        config.committee.members,
+        owner="options",
+        name="--restarts",
+        single="--ensemble 1",
+        members_of=origin,
+    )
 
 
 def change_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:

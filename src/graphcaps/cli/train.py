@@ -19,7 +19,16 @@ from graphcaps.cli.data_options import (
     describe_single_split,
     open_with_splits,
 )
-from graphcaps.cli.output import count_noun, metric_rows, note, option, print_json, print_pairs, terminal
+from graphcaps.cli.output import (
+    count_noun,
+    describe_restarts,
+    metric_rows,
+    note,
+    option,
+    print_json,
+    print_pairs,
+    terminal,
+)
 from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import (
     BatchSize,
@@ -34,8 +43,10 @@ from graphcaps.cli.run_options import (
     ModelName,
     Precision,
     Preset,
+    Restarts,
     Settings,
     check_committee,
+    check_restarts,
     configure,
     describe_classes,
     describe_preset,
@@ -86,6 +97,7 @@ def train(
         int, option("--seed", metavar="N", help="Random seed, also of --split scaffold or random.")
     ] = 0,
     ensemble: Ensemble = None,
+    restarts: Restarts = 1,
     companion: Companion = None,
     validation: Annotated[
         float,
@@ -148,6 +160,9 @@ def train(
     --ensemble 5 trains a committee of five models with different seeds; probabilities are their mean, and predict
     gives their disagreement (docs/committees.md).
 
+    --restarts 8 trains eight models with different seeds and keeps one, which the validation set chooses
+    (docs/parts.md).
+
     --companion wl-forest also fits a forest to the same graphs; probabilities are a weighted mean of both, with a
     weight chosen on graphs that neither was fitted to (docs/companion.md).
 
@@ -202,7 +217,7 @@ def train(
     )
     chosen = describe_preset(store, config, preset)
     count = config.committee.members
-    members = f" × {count} members" if count > 1 else ""
+    members = f" × {count} members" if count > 1 else f" × {restarts} restarts" if restarts > 1 else ""
     note(
         f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}{members}, {chosen}."
     )
@@ -212,9 +227,11 @@ def train(
         "--class-weight": class_weight,
         "--checkpoint-every": checkpoint_every,
         "--log": log,
+        "--restarts": restarts if restarts > 1 else None,
     }
     check_network_options(config, network_options, "options")
     check_committee(config, store, ensemble, companion)
+    check_restarts(config, restarts, ensemble)
     if patience is None and config.source in _WITH_PATIENCE:
         patience = _DEFAULT_PATIENCE
     training = make_training(
@@ -231,6 +248,7 @@ def train(
         callbacks=loggers,
         left_out=None if loaded.metadata is None else loaded.metadata.contradicting,
         ranks=ranks,
+        restarts=restarts,
     )
     if ranks is not None:
         note(_describe_ranks(ranks, training))
@@ -386,7 +404,7 @@ def _describe_stacking(training: SingleTraining) -> str:
     members = len(training.replicas)
     of_one = (
         f" They are single models; the weight applies to the mean of {members} members."
-        if members > 1
+        if training.is_committee
         else ""
     )
     return (
@@ -475,6 +493,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
     if members is not None:
         seeds = f"seeds {members[0]['seed']} to {members[-1]['seed']}"
         rows.append(("committee", f"{len(members)} members, {seeds}"))
+    if info.get("restarts") is not None:
+        rows.append(("restarts", describe_restarts(info["restarts"])))
     rows.append(("selected" if has_epochs else "training", how))
     subject = "the model" if info.get("companion") is None else "the network; accuracy of the network alone"
     rows.append(("training accuracy", f"{_accuracy(info, 'train')} that trained {subject}"))
@@ -485,6 +505,8 @@ def _report(files: TrainingFiles, training: SingleTraining, as_json: bool) -> No
             if info["rule"].startswith(("lowest", "highest"))
             else "not a test set"
         )
+        if info.get("restarts") is not None:
+            caution = "this set selected the seed, so it is not a test"
         if not has_epochs:
             calibrated = "; the calibration is fitted to them" if training.calibrate is not None else ""
             selected = " selected on " in info["rule"]

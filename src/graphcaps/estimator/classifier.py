@@ -42,6 +42,7 @@ from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.learning_warning import LearningWarning, training_warning
 from graphcaps.training.loop import Callback
+from graphcaps.training.restarts import check_restarts
 from graphcaps.training.trainer import EpochEnd
 from graphcaps.types import EdgeLabelUse
 
@@ -87,6 +88,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         n_estimators (int, optional): Number of members of a committee: networks that are trained together with
             different seeds, and whose probabilities are averaged (docs/committees.md). ``None`` is that of the preset:
             1, a single network, with ``"default"``.
+        n_init (int): Number of networks that are trained together with different seeds, of which the validation graphs
+            choose one to keep: with ``parts="blocks"`` by the loss of parts, else by ``metric`` (docs/parts.md). For a
+            single network. (default: 1)
         companion (str, optional): Name of a classical model, such as ``"wl-forest"``, that is fitted to the same graphs
             and mixed with the network, with a weight that validation graphs choose (docs/companion.md); or several
             with commas between them. ``None`` is that of the preset, which is none with ``"default"``; ``"none"`` is
@@ -127,7 +131,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             to classify must have; ``None`` for any other input.
         model_ (FittedModel): The trained model; ``model_.info()`` describes it.
         history_ (list): A dictionary per epoch: losses and accuracies on training and validation graphs; means over the
-            members of a committee.
+            members of a committee, and those of the kept network with ``n_init``.
         n_iter_ (int): Number of epochs trained.
 
     Example:
@@ -163,6 +167,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         reconstruction_weight: float = _TRAINING.reconstruction_weight,
         average_epochs: int = _TRAINING.average_epochs,
         n_estimators: int | None = None,
+        n_init: int = 1,
         companion: str | None = None,
         max_nodes: int | None = None,
         validation: float = 0.1,
@@ -198,6 +203,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.reconstruction_weight = reconstruction_weight
         self.average_epochs = average_epochs
         self.n_estimators = n_estimators
+        self.n_init = n_init
         self.companion = companion
         self.max_nodes = max_nodes
         self.validation = validation
@@ -256,6 +262,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         if continues and len(self.model_.members) != chosen.members:
             expected = f"be {len(self.model_.members)}, as in the fit that is continued"
             raise ArgumentError(OWNER, "n_estimators", expected, chosen.members)
+        restarts = self._restarts(chosen.members, continues, has_validation=validation is not None)
         graphs = self._read(X, fitting=not continues)
         self.graph_column_ = graphs.column
         self.classes_, store = encode_classes(graphs, y)
@@ -287,6 +294,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
                 calibrate="temperature" if self.calibrate is True else self.calibrate or None,
                 start=self.model_ if continues else None,
                 callbacks=self.callbacks or (),
+                restarts=restarts,
             )
             notes = training_notes(
                 training,
@@ -325,6 +333,21 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             raise ArgumentError(OWNER, "validation", expected, type(validation).__name__)
         graphs = self._read(validation[0], fitting=fitting, argument="validation")
         return encode_like(graphs, validation[1], store)
+
+    def _restarts(self, members: int, continues: bool, *, has_validation: bool) -> int:
+        """``n_init``, after a check that one of several networks can be kept."""
+        restarts = int(self.n_init)
+        of_preset = "" if self.n_estimators is not None else f" of the preset '{self.preset}'"
+        check_restarts(
+            restarts, members, owner=OWNER, name="n_init", single="n_estimators=1", members_of=of_preset
+        )
+        if restarts > 1 and continues:
+            expected = "be 1 in a fit that continues (warm_start), which starts from the weights of the first"
+            raise ArgumentError(OWNER, "n_init", expected, restarts)
+        if restarts > 1 and not (has_validation or self.validation):
+            expected = "be 1 without validation graphs, which choose the network to keep"
+            raise ArgumentError(OWNER, "n_init", expected, restarts, "Set 'validation' above 0.")
+        return restarts
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):

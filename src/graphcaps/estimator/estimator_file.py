@@ -112,7 +112,8 @@ def _parameters_of(fitted: FittedModel) -> dict[str, Any]:
     training, features = fitted.config.as_dict()["training"], fitted.config.features
     read = {"max_nodes": features.max_nodes or 0, "edge_labels": features.edge_labels or False}
     names = ",".join(fitted.part_names[1:]) or None
-    kept = {"n_estimators": len(fitted.members), "companion": names}
+    restarts = fitted.training.get("restarts", {}).get("count", 1)
+    kept = {"n_estimators": len(fitted.members), "n_init": restarts, "companion": names}
     return fitted.config.model_arguments | training | read | kept
 
 

@@ -41,6 +41,7 @@ _INTEGERS: dict[str, tuple[int, bool]] = {  # minimum, and whether None is allow
     "halve_every": (1, False),
     "average_epochs": (1, False),
     "n_estimators": (1, True),
+    "n_init": (1, False),
     "patience": (1, True),
     "max_nodes": (0, True),
     "verbose": (0, False),

@@ -31,6 +31,7 @@ from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.capsule_use import CapsuleUse, measure_capsule_use
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
+from graphcaps.nn.part_loss import measure_block_loss
 from graphcaps.nn.prepared_hgcn import MAX_PADDED_ROWS, MAX_SMALL_NODES, PreparedHGCN, SmallGraphs
 from graphcaps.ops._triton.dispatch import uses_reference
 from graphcaps.types import GraphBatch, HGCNOutput, ModelOutput
@@ -102,6 +103,10 @@ class Scorer(ABC):
         Of a committee, that of the member with the fewest.
         """
         return None
+
+    def block_losses(self, store: GraphStore) -> list[float]:
+        """Loss of parts of each member over graphs with nodes; empty without ``parts="blocks"`` or graphs."""
+        return []
 
 
 class NetworkScorer(Scorer):
@@ -188,6 +193,11 @@ class NetworkScorer(Scorer):
             return None
         uses = [use for model in self.members for use in measure_capsule_use(model, self._batches(store))]
         return min(uses, key=lambda use: use.in_use)
+
+    def block_losses(self, store: GraphStore) -> list[float]:
+        if not isinstance(self.model, HGCN) or self.model.parts != "blocks" or not len(store):
+            return []
+        return [measure_block_loss(model, self._batches(store)) for model in self.members]
 
     @torch.no_grad()
     def _class_scores(self, part: EncodedGraphs) -> Tensor:

@@ -5,6 +5,7 @@ This is an extension; it is not in the paper.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,11 +13,12 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.nn.graph_model import GraphModel
 from graphcaps.ops.batch_shard import share_of_rank, sum_over_ranks
 from graphcaps.ops.coarsening import coarsen
 from graphcaps.ops.propagation.propagation import degrees
 from graphcaps.ops.ragged.tiles import segment_sum
-from graphcaps.types import EdgeTable, HGCNOutput, Segments
+from graphcaps.types import EdgeTable, GraphBatch, HGCNOutput, Segments
 
 __all__ = [
     "CONTEXT_HOPS",
@@ -26,6 +28,7 @@ __all__ = [
     "PartsOutput",
     "block_loss",
     "check_parts",
+    "measure_block_loss",
 ]
 
 Parts = Literal["blocks", "groups"]
@@ -95,25 +98,67 @@ def block_loss(
     if c.shape[:-1] != segments.index.shape:
         expected = f"have one row per node, {list(segments.index.shape)}"
         raise ShapeError("block_loss", "assignment", expected, list(c.shape[:-1]))
+    sums = sum_over_ranks(_block_sums(c, edges, segments))
+    return _loss_of_sums(share_of_rank(_total_gain(sums)), _entropy(c), sums, temperature)
+
+
+@torch.no_grad()
+def measure_block_loss(model: GraphModel, batches: Iterable[GraphBatch]) -> float:
+    """:func:`block_loss` of the lowest level over the graphs of all batches together.
+
+    Args:
+        model (GraphModel): An HGCN without leading axes; it is evaluated in evaluation mode, and its mode is restored.
+        batches (iterable): At least one batch.
+    """
+    was_training = model.training
+    model.eval()
+    sums: Tensor | None = None
+    entropy: Tensor | None = None
+    for batch in batches:
+        output = model.forward_batch(batch)
+        assert isinstance(output, HGCNOutput)
+        c = output.levels[0].assignment
+        # The loss is no mean over graphs: densities are those of all batches.
+        part, disorder = _block_sums(c, batch.edges, batch.segments).double(), _entropy(c).double()
+        sums = part if sums is None else sums + part
+        entropy = disorder if entropy is None else entropy + disorder
+    model.train(was_training)
+    assert sums is not None, "no batches"
+    assert entropy is not None
+    return float(_loss_of_sums(_total_gain(sums), entropy, sums, TEMPERATURE))
+
+
+def _block_sums(c: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
+    """M_j, N_j, M and N of a batch, which add up over batches, ``[*lead, 2 J + 2]``."""
     within = coarsen(c, edges, segments).diagonal(dim1=-2, dim2=-1).sum(-2)  # M_j, [*lead, J]
     sizes = segment_sum(c, segments)  # [*lead, B, J]
     pairs = (sizes.square() - segment_sum(c.square(), segments)).sum(-2)  # N_j
     all_within = degrees(edges).to(c.dtype).sum(-1, keepdim=True)  # M, [*lead, 1]
     n = segments.sizes.to(c.dtype)
     all_pairs = (n * (n - 1)).sum(-1, keepdim=True)  # N
-    J = c.size(-1)
-    sums = sum_over_ranks(torch.cat([within, pairs, all_within, all_pairs], -1))
+    return torch.cat([within, pairs, all_within, all_pairs], -1)
+
+
+def _total_gain(sums: Tensor) -> Tensor:
+    """Log-likelihood ratio of the best densities over a single density, ``[*lead]``."""
+    J = sums.size(-1) // 2 - 1
     within, pairs, all_within, all_pairs = sums.split([J, J, 1, 1], -1)
     density = all_within.clamp_min(_SMALLEST) / all_pairs.clamp_min(1)
-
     gain = _gain(within, pairs, density).sum(-1)
     across = all_within - within.sum(-1, keepdim=True), all_pairs - pairs.sum(-1, keepdim=True)
-    gain = gain + _gain(*across, density).squeeze(-1)
-    entropy = -(c * c.clamp_min(_SMALLEST).log()).sum(
+    return gain + _gain(*across, density).squeeze(-1)
+
+
+def _entropy(c: Tensor) -> Tensor:
+    """Entropy of the assignment, summed over nodes, ``[*lead]``."""
+    return -(c * c.clamp_min(_SMALLEST).log()).sum(
         (-2, -1)
     )  # 0 log 0 is 0, and so is its gradient at padding
-    M = all_within.squeeze(-1)
-    loss = -(share_of_rank(gain) + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
+
+
+def _loss_of_sums(gain: Tensor, entropy: Tensor, sums: Tensor, temperature: float) -> Tensor:
+    M = sums[..., -2]
+    loss = -(gain + 2 * temperature * entropy) / M.clamp_min(_SMALLEST)
     return loss.masked_fill(M <= 0, 0)  # without edges all assignments are equally likely
 
 

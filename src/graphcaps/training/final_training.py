@@ -47,6 +47,7 @@ from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.replicas import replica_model
+from graphcaps.training.restarts import Restarts
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 from graphcaps.training.training_inputs import prepare_inputs
@@ -94,10 +95,15 @@ class FinalTraining(SingleTraining):
         ranks (Ranks, optional): Processes that train together (docs/howto/several-gpus.md). Each is called with the
             same arguments, computes its share of every batch, and has the same weights and events; :meth:`result` and
             files are for the first. (default: one process)
+        restarts (int): Number of models that are trained together with the seeds ``seed``, ``seed + 1``, … as the
+            members of a committee are, and of which one is kept: with ``parts="blocks"`` that with the lowest block
+            loss on the validation graphs (docs/parts.md), else that with the best criterion of its kept epoch.
+            (default: 1)
 
     Raises:
         ArgumentError: If the graphs are of fewer than two classes, or cannot be split, or ``members`` is below 1 or
-            differs from the number of members of ``start``.
+            differs from the number of members of ``start``, or ``restarts`` is below 1, or above 1 for a committee,
+            for fine-tuning or without validation graphs.
         UsageError: If the graphs have no labels.
     """
 
@@ -123,6 +129,7 @@ class FinalTraining(SingleTraining):
         members: int | None = None,
         companion: str | None = None,
         ranks: Ranks | None = None,
+        restarts: int = 1,
     ) -> None:
         super().__init__(
             store,
@@ -143,6 +150,7 @@ class FinalTraining(SingleTraining):
             members=members,
             companion=companion,
             ranks=ranks,
+            restarts=restarts,
         )
         check_patience("train", patience)
         self.patience, members = patience, len(self.replicas)
@@ -192,8 +200,9 @@ class FinalTraining(SingleTraining):
         self._selection.append(self.best)
         self._writer: CheckpointWriter | None = None
         options = {"seed": seed, "patience": patience, "train_graphs": self.holdout.train.numel()}
-        options |= {"members": members} if members > 1 else {}
-        named = tuple(f"member{number}" for number in range(1, members + 1)) if F > 1 else ("",)
+        kind = "member" if restarts == 1 else "restart"
+        options |= {f"{kind}s": members} if members > 1 else {}
+        named = tuple(f"{kind}{number}" for number in range(1, members + 1)) if F > 1 else ("",)
         named += tuple(f"out-of-fold{number}" for number in range(1, len(inner) + 1))
         info = RunInfo(
             f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options), named
@@ -201,6 +210,7 @@ class FinalTraining(SingleTraining):
         self.loop = TrainingLoop(self.trainer, self._selection, explain, callbacks, info)
         self._notes: tuple[str, ...] = ()
         self._callback_error: CallbackError | None = None
+        self._restarts: Restarts | None = None
 
     @property
     def epoch(self) -> int:
@@ -209,7 +219,7 @@ class FinalTraining(SingleTraining):
 
     @property
     def history(self) -> list[EpochEnd]:
-        """An event per completed epoch, with lists of one number per member."""
+        """An event per completed epoch, with lists of one number per member, or per restart."""
         return [event.first(len(self.replicas)) for event in self.loop.history]
 
     @property
@@ -285,7 +295,7 @@ class FinalTraining(SingleTraining):
         self._notes = checkpoint.notes
 
     def result(self) -> FinalResult:
-        """The model of the best epoch, or the members of a committee, each of its own. Call after :meth:`run`.
+        """The model of the best epoch, of the best restart, or the members of a committee. Call after :meth:`run`.
 
         Raises:
             TrainingError: If an epoch was interrupted, or no epoch has a finite validation loss.
@@ -296,7 +306,26 @@ class FinalTraining(SingleTraining):
             replica_model(weights, self._factory, replica).cpu().eval()
             for replica in range(count + len(self.stacking))
         ]
-        return self._finish(models[:count], self.recipe, self._out_of_fold(models[count:]))
+        if self.restarts > 1:
+            self._restarts = self._compare_restarts(models[:count])
+            self._kept = [self._restarts.kept]
+        members = [models[index] for index in self._kept]
+        return self._finish(members, self.recipe, self._out_of_fold(models[count:]))
+
+    def _compare_restarts(self, models: Sequence[GraphModel]) -> Restarts:
+        """The criterion of each restart, by which one is kept."""
+        seeds, epochs = tuple(replica.seed for replica in self.replicas), tuple(self._best_epochs)
+        first, *others = models
+        every = FittedModel(first, self.config, self.recipe, self.source.class_names, others=tuple(others))
+        try:
+            graphs = self.source[self.holdout.validation].with_nodes()
+            losses = every.to(self.device).scorer.block_losses(graphs)
+        finally:
+            every.to("cpu")
+        if losses:
+            return Restarts.by_block_loss(seeds, epochs, tuple(losses))
+        criteria = tuple(float(value) for value in self.best.criteria[: len(models)])
+        return Restarts.by_metric(seeds, epochs, criteria, self.metric, self.config.training.epochs)
 
     def _out_of_fold(self, models: Sequence[GraphModel]) -> OutOfFold | None:
         """The predictions of the inner trainings, on the device of the training; ``None`` without any."""
@@ -332,7 +361,9 @@ class FinalTraining(SingleTraining):
         if not self.holdout.validation.numel():
             return super().describe()
         described = super().describe() | {"metric": self.metric}
-        kept = enumerate(self._best_epochs)
+        if self._restarts is not None:
+            described |= {"restarts": self._restarts.describe()}
+        kept = [(member, self._best_epochs[member]) for member in self._kept]
         values = [
             metric[member] for member, epoch in kept if (metric := self.history[epoch - 1].validation_metric)
         ]
@@ -343,8 +374,16 @@ class FinalTraining(SingleTraining):
         return [int(epoch) for epoch in self.best.best_epochs[: len(self.replicas)]]
 
     @property
+    def _kept_history(self) -> Sequence[EpochEnd]:
+        if self._restarts is None:
+            return self.history
+        # Other restarts may have been trained for longer: the model is that of a training of its seed alone.
+        kept = self._restarts.kept
+        return [event.only(kept) for event in self.history[: int(self.loop.epochs_run[kept])]]
+
+    @property
     def _rule(self) -> str:
-        if self.epoch >= self.config.training.epochs:
+        if len(self._kept_history) >= self.config.training.epochs:
             return self.best.rule
         return f"{self.best.rule}; stopped: no progress above {MIN_DELTA} in {self.patience} epochs"
 
@@ -368,11 +407,12 @@ def make_training(
     members: int | None = None,
     companion: str | None = None,
     ranks: Ranks | None = None,
+    restarts: int = 1,
 ) -> SingleTraining:
     """The training of a configuration: a :class:`FinalTraining`, or a :class:`ClassicalTraining` without epochs.
 
     Arguments are those of :class:`FinalTraining`; a classical model takes no ``patience``, ``metric``,
-    ``class_weight``, ``start``, ``callbacks`` and ``ranks``.
+    ``class_weight``, ``start``, ``callbacks``, ``ranks`` and ``restarts``.
 
     Raises:
         ArgumentError: If an argument does not apply to the model, and as :class:`FinalTraining` does.
@@ -387,6 +427,7 @@ def make_training(
             "class_weight": class_weight,
             "start": start,
             "callbacks": ", ".join(type(callback).__name__ for callback in callbacks) or None,
+            "restarts": None if restarts == 1 else restarts,
         }
         if ranks is not None:
             expected = "be a network with several processes"
@@ -424,6 +465,7 @@ def make_training(
         members=members,
         companion=companion,
         ranks=ranks,
+        restarts=restarts,
     )
 
 
@@ -449,7 +491,7 @@ def train_final(
     Args:
         on_epoch (callable, optional): Called with every event, for a progress bar.
         options: ``patience``, ``metric``, ``class_weight``, ``sample_weight``, ``calibrate``, ``start``, ``split``,
-            ``callbacks``, ``members`` and ``companion`` of :class:`FinalTraining`.
+            ``callbacks``, ``members``, ``companion`` and ``restarts`` of :class:`FinalTraining`.
 
     Raises:
         CallbackError: If a callback raises. If it does so after the last epoch, ``result`` of the error is what this

@@ -1,6 +1,7 @@
 """What all trainings of a model to keep have in common: held-out graphs, fingerprint, description and result.
 
-The model is a single one or a committee, whose members are replicas with consecutive seeds on the same split.
+The model is a single one, the best of several restarts, or a committee. Restarts, and members of a committee, are
+replicas with consecutive seeds on the same split.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.replicas import Replica
+from graphcaps.training.restarts import check_restarts
 from graphcaps.training.sample_weight import check_sample_weight
 from graphcaps.training.shared_store import check_same_data, check_same_run, share_store
 from graphcaps.training.trainer import EpochEnd
@@ -59,7 +61,7 @@ class FinalResult:
 
     Args:
         model (FittedModel): Model to predict with and to save.
-        history (tuple): An :class:`EpochEnd` per epoch, with lists of one number per member.
+        history (tuple): An :class:`EpochEnd` per epoch of the model, with lists of one number per member.
         epoch (int): Epoch whose weights were kept, counted from 1; of a committee the latest of its members' epochs.
         training (dict): Provenance of the model, JSON-safe; also in the model file.
     """
@@ -85,14 +87,15 @@ class SingleTraining(ABC):
     """Base class of trainings of one model on all graphs but a validation set, and a test set if there is a split.
 
     With ``members`` above 1 it trains a committee. Member m, counted from 0, is what a training of its own with seed
-    ``seed + m`` on the same training and validation graphs gives, up to rounding.
+    ``seed + m`` on the same training and validation graphs gives, up to rounding. With ``restarts`` above 1 the models
+    of as many seeds are trained likewise, and one of them is kept.
 
     A subclass trains in :meth:`run` and passes its model to :meth:`_finish` in :meth:`result`.
 
     Args:
         store (GraphStore): Graphs with labels.
         config (RunConfig): Model, features and training.
-        seed (int): Seed of the validation split and of the model, or of the first member.
+        seed (int): Seed of the validation split and of the model, or of the first member or restart.
         members (int, optional): Number of members. (default: that of ``config``)
         validation (float or Tensor): Fraction of each class in the validation set, 0 for none; or the indices of the
             validation graphs.
@@ -111,6 +114,7 @@ class SingleTraining(ABC):
             the model (docs/companion.md), or several with commas between them; ``"none"`` for none. (default: that
             of ``config``)
         ranks (Ranks, optional): Processes that train together, each with the same arguments. (default: one process)
+        restarts (int): Number of trainings of which one is kept. (default: 1)
 
     Attributes:
         has_epochs (bool): Whether the training has epochs, of which one is selected, and checkpoints.
@@ -119,8 +123,9 @@ class SingleTraining(ABC):
             graphs that they predict as ``test``; empty if the validation graphs choose them.
 
     Raises:
-        ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes, or if a companion
-            cannot be fitted to them.
+        ArgumentError: If the graphs are of fewer than two classes, cannot be split, or have no nodes, if a companion
+            cannot be fitted to them, or if there are restarts of a committee, of a model to fine-tune or without
+            validation graphs.
         UsageError: If the graphs have no labels, the device cannot be used, or ranks have different graphs or options.
     """
 
@@ -143,11 +148,17 @@ class SingleTraining(ABC):
         members: int | None = None,
         companion: str | None = None,
         ranks: Ranks | None = None,
+        restarts: int = 1,
     ) -> None:
         check_run_types(store, config, "train")
         if members is not None and (type(members) is not int or not 1 <= members <= MAX_MEMBERS):
             raise ArgumentError("train", "members", f"be a whole number from 1 to {MAX_MEMBERS:,}", members)
         committee = config.with_committee(members=members, companion=companion).committee
+        check_restarts(restarts, committee.members)
+        if restarts > 1 and start is not None:
+            expected = "be 1 for fine-tuning, where all trainings start from the same weights"
+            raise ArgumentError("train", "restarts", expected, restarts)
+        self.restarts = restarts
         if ranks is not None and committee.companion is not None:
             expected = "be left out with several processes, of which none has all graphs"
             fix = "'none' leaves out that of a preset."
@@ -159,6 +170,9 @@ class SingleTraining(ABC):
         self.holdout = split_holdout(
             store, check_labels(store, seed), split, validation, seed, self._select_graphs
         )
+        if restarts > 1 and not self.holdout.validation.numel():
+            expected = "be 1 without validation graphs, which choose the model to keep"
+            raise ArgumentError("train", "restarts", expected, restarts, "Set a validation share above 0.")
         weights = check_sample_weight("train", sample_weight, len(store))
         kept = self.holdout.kept
         self.sample_weight = weights if weights is None or kept is None else weights[kept]
@@ -182,8 +196,9 @@ class SingleTraining(ABC):
         no_test = torch.empty(0, dtype=torch.long)
         self.replicas = [
             Replica(self.holdout.train, self.holdout.validation, no_test, seed=seed + member)
-            for member in range(committee.members)
+            for member in range(committee.members * restarts)  # one of them is 1
         ]
+        self._kept = [*range(len(self.replicas))]
         self.stacking: list[Replica] = []
         if self.companions and start is None:  # a model to fine-tune may have been trained on any graph
             assert self.source.y is not None
@@ -198,6 +213,7 @@ class SingleTraining(ABC):
             self.data_digest,
             [*self.replicas, *self.stacking],
             **(options or {}),
+            restarts=restarts if restarts > 1 else None,
             companion=", ".join(each.model for each in self.companions) or None,
             sample_weight=None if weights is None else weights_digest(weights),
             test_graphs=None if test_store is None else data_digest(test_store)[:16],
@@ -222,7 +238,7 @@ class SingleTraining(ABC):
     @property
     @abstractmethod
     def history(self) -> Sequence[EpochEnd]:
-        """An event per completed epoch, with lists of one number per member."""
+        """An event per completed epoch, with lists of one number per member, or per restart."""
 
     @property
     @abstractmethod
@@ -274,7 +290,7 @@ class SingleTraining(ABC):
     @property
     @abstractmethod
     def _best_epochs(self) -> list[int]:
-        """The epoch of each member that is kept, counted from 1."""
+        """The epoch of each member, or of each restart, that is kept, counted from 1."""
 
     @property
     @abstractmethod
@@ -284,15 +300,20 @@ class SingleTraining(ABC):
     @property
     def is_committee(self) -> bool:
         """Whether there are several members."""
-        return len(self.replicas) > 1
+        return len(self.replicas) > 1 and self.restarts == 1
+
+    @property
+    def _kept_history(self) -> Sequence[EpochEnd]:
+        """The events of the replicas that :attr:`_kept` names: all of a committee, one of several restarts."""
+        return self.history
 
     def describe(self) -> dict[str, Any]:
         """Provenance of the model, JSON-safe; losses and accuracies are those of the kept epoch.
 
         Losses and accuracies of a committee are means over its members, each at its own epoch; ``members`` lists those
-        of each.
+        of each. With restarts they are those of the kept model; ``seed`` is that of the split and of the first restart.
         """
-        members = [self._describe_member(member) for member in range(len(self.replicas))]
+        members = [self._describe_member(member) for member in self._kept]
         means = {name: _mean([member[name] for member in members]) for name in _MEMBER_METRICS}
         return training_summary(
             self.source,
@@ -301,8 +322,8 @@ class SingleTraining(ABC):
             **self.holdout.describe(),
             seed=self.seed,
             epochs=self.config.training.epochs,
-            epochs_run=self.epoch,
-            epoch=max(self._best_epochs),
+            epochs_run=len(self._kept_history),
+            epoch=self._kept_epoch,
             rule=f"{self._rule}, for each member by itself" if self.is_committee else self._rule,
             **means,
             class_weight=self._class_weight,
@@ -311,6 +332,11 @@ class SingleTraining(ABC):
             notes=[*filter(None, [self._empty_note]), *self.reading_notes, *self.notes],
             **({"members": members} if self.is_committee else {}),
         )
+
+    @property
+    def _kept_epoch(self) -> int:
+        """The epoch of the model; the latest one of a committee."""
+        return max(self._best_epochs[member] for member in self._kept)
 
     def _describe_member(self, member: int) -> dict[str, Any]:
         """Seed, kept epoch and metrics of one member."""
@@ -362,7 +388,7 @@ class SingleTraining(ABC):
                 fitted,
                 self.source,
                 self.companions,
-                self.replicas[0],
+                self.replicas[self._kept[0]],
                 self.calibrate,
                 out_of_fold=out_of_fold,
                 sample_weight=self.sample_weight,
@@ -373,7 +399,7 @@ class SingleTraining(ABC):
             fitted = replace(
                 fitted, training=fitted.training | {"train_accuracy": self._train_accuracy(fitted)}
             )
-        return FinalResult(fitted, tuple(self.history), max(self._best_epochs), fitted.training)
+        return FinalResult(fitted, tuple(self._kept_history), self._kept_epoch, fitted.training)
 
     def _train_accuracy(self, fitted: FittedModel) -> float:
         """Accuracy of the kept model on its training graphs, in evaluation mode and on the device of the training.

@@ -87,19 +87,24 @@ class EpochEnd:
 
     def first(self, count: int) -> EpochEnd:
         """The metrics of the first ``count`` replicas."""
-        if len(self.train_loss) <= count:
-            return self
+        return self if len(self.train_loss) <= count else self._select(slice(count))
+
+    def only(self, replica: int) -> EpochEnd:
+        """The metrics of one replica."""
+        return self._select(slice(replica, replica + 1))
+
+    def _select(self, rows: slice) -> EpochEnd:
         return EpochEnd(
             epoch=self.epoch,
             epochs=self.epochs,
             seconds=self.seconds,
-            train_loss=self.train_loss[:count],
-            train_accuracy=self.train_accuracy[:count],
-            validation_loss=self.validation_loss[:count],
-            validation_accuracy=self.validation_accuracy[:count],
-            test_accuracy=self.test_accuracy[:count],
-            validation_metric=self.validation_metric[:count],
-            loss_terms={name: values[:count] for name, values in self.loss_terms.items()},
+            train_loss=self.train_loss[rows],
+            train_accuracy=self.train_accuracy[rows],
+            validation_loss=self.validation_loss[rows],
+            validation_accuracy=self.validation_accuracy[rows],
+            test_accuracy=self.test_accuracy[rows],
+            validation_metric=self.validation_metric[rows],
+            loss_terms={name: values[rows] for name, values in self.loss_terms.items()},
         )
 
     def means(self) -> dict[str, float]:
