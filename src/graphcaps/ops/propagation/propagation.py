@@ -148,8 +148,9 @@ def neighbour_mean(x: Tensor, edges: EdgeTable) -> Tensor:
 def neighbour_count(edges: EdgeTable) -> Tensor:
     """Number of neighbours of each row, 0 at padding, ``[*lead, V]``."""
     if "neighbour_count" not in edges.memo:
-        count = edges.ptr[1:] - edges.ptr[:-1]
-        edges.memo["neighbour_count"] = count[edges.node.clamp_min(0)].masked_fill(edges.node < 0, 0)
+        node = edges.node.clamp_min(0)  # offsets are of the whole store: only those of the batch are read
+        count = edges.ptr[node + 1] - edges.ptr[node]
+        edges.memo["neighbour_count"] = count.masked_fill(edges.node < 0, 0)
     cached: Tensor = edges.memo["neighbour_count"]
     return cached
 
