@@ -41,14 +41,15 @@ def statements(root: Path) -> list[str]:
     ]
     phrases = [f" | {' | '.join(cells)} |" for cells in rows]
     agreement = parts.read(root)
-    plain, blocks = (agreement[name]["mean"]["nmi"] for name in ("HGCN", "parts='blocks'"))
+    models = ("HGCN", "parts='blocks'", "parts='blocks', best of 8")
+    plain, blocks, best_of = (agreement[name]["mean"]["nmi"] for name in models)
     return [
         *phrases,
         f"{row['value']:.0f} s",
         forest.summary(forest.differences(root)),
         forest.best_summary(best),
         f"normalised mutual information is {plain:.2f} of 1",
-        f"raises it to {blocks:.2f}",
+        f"raises it to {blocks:.2f}, and the best of eight restarts (`--restarts 8`) to {best_of:.2f}",
     ]
 
 
