@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks import measure_part_agreement as benchmark
@@ -13,33 +12,29 @@ from benchmarks import measure_part_agreement as benchmark
 WORDS = ["--models", benchmark.BEST, "--graphs", "60", "--epochs", "1"]
 
 
-def test_the_restart_with_the_lowest_validation_loss_of_parts_is_kept(
+def test_the_restart_with_the_lowest_validation_loss_of_parts_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark, "RESTARTS", 2)
-    networks, explained = [], []
-    loss, explain = benchmark.parts_loss, benchmark.explain_store
+    trained, train = [], benchmark.train_final
 
-    def record_loss(network, store, x):
-        networks.append(network)
-        assert len(store) == 6  # a ninth of the 54 graphs that are not tested
-        return loss(network, store, x)
+    def record(store, config, **options):
+        assert len(options["validation"]) == 6  # a ninth of the 54 graphs that are not tested
+        trained.append(train(store, config, **options))
+        return trained[-1]
 
-    def record_explained(network, store, **rows):
-        explained.append(network)
-        return explain(network, store, **rows)
-
-    monkeypatch.setattr(benchmark, "parts_loss", record_loss)
-    monkeypatch.setattr(benchmark, "explain_store", record_explained)
+    monkeypatch.setattr(benchmark, "train_final", record)
     path = tmp_path / "parts.json"
     benchmark.main([*WORDS, "--seeds", "1", "--out", str(path)])
     (row,) = json.loads(path.read_text("utf-8"))["rows"]
     (seed,) = row["seeds"]
-    assert len(seed["parts_losses"]) == len(networks) == 2
-    assert seed["parts_losses"][0] != seed["parts_losses"][1]
-    assert explained == [networks[int(np.argmin(seed["parts_losses"]))]]
+    losses = {run["seed"]: run["criterion"] for run in seed["restarts"]["runs"]}
+    assert list(losses) == [0, 1]
+    assert losses[0] != losses[1]
+    assert seed["restarts"]["kept_seed"] == min(losses, key=losses.__getitem__)
+    assert "block loss" in seed["restarts"]["rule"]
     benchmark.main(
         [*WORDS, "--seeds", "2", "--budget", "-1", "--out", str(path)]
     )  # nothing is measured again
-    assert len(networks) == 2
+    assert len(trained) == 1
     assert json.loads(path.read_text("utf-8"))["rows"][0]["seeds"] == [seed]
