@@ -95,10 +95,15 @@ def sources(entries: Iterable[Measurement | None]) -> str:
         if entry is not None:
             versions = entry["versions"]
             when = f", {entry['date']}" if "date" in entry else ""
-            commit = f", commit {versions['commit'][:12]}" if "commit" in versions else ""
+            commit = f", commit {_short(versions['commit'])}" if "commit" in versions else ""
             setup = f"{entry['hardware']}, torch {versions['torch']}{commit}{when}"
             lines[f"- `{entry['command']}` ({setup})"] = None
     return "\n\nMeasured with:\n" + "\n".join(lines) if lines else ""
+
+
+def _short(commit: str) -> str:
+    """The first digits of a commit, and whether files were changed since."""
+    return commit[:12] + ("+changes" if commit.endswith("+changes") else "")
 
 
 def section(head: Sequence[str], rows: list[Sequence[str]], used: Sequence[Measurement | None]) -> str:
