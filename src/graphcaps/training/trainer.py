@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -499,10 +498,7 @@ class Trainer:
                 evaluate()
 
         state = {name: value.clone() for name, value in self.state().items()}
-        compile_kernels(compute, available_cores(), launched=(layout_kernel,))
-        with contextlib.suppress(OSError):  # a cache that cannot be written is none
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
+        compile_kernels(compute, available_cores(), launched=(layout_kernel,), marker=marker)
         self.load_state(state)
         self.adam.zero_grad()
         self._metrics.clear()

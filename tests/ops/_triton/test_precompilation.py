@@ -127,6 +127,14 @@ def test_a_later_process_finds_the_kernels_in_the_cache(
     assert compiled == [("_double", True), ("_triple", True)]
 
 
+def test_a_marker_is_made_when_nothing_failed(stub: StubDriver, tmp_path: Path) -> None:
+    marker = tmp_path / "graphcaps" / "marker"
+    compile_kernels(_compute, threads=2, marker=marker)
+    assert marker.exists()
+    (tmp_path / "file").touch()
+    assert compile_kernels(lambda: _compute(32), threads=2, marker=tmp_path / "file" / "marker") == 2
+
+
 def test_kinds_of_arguments_are_compiled_once_each(stub: StubDriver) -> None:
     def compute() -> None:
         for size in (16, 32, 16):
@@ -136,7 +144,7 @@ def test_kinds_of_arguments_are_compiled_once_each(stub: StubDriver) -> None:
 
 
 def test_a_failed_compilation_is_left_to_the_launch(
-    stub: StubDriver, caplog: pytest.LogCaptureFixture
+    stub: StubDriver, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     wrong = JITFunction(_wrong)
 
@@ -144,8 +152,10 @@ def test_a_failed_compilation_is_left_to_the_launch(
         wrong[(1,)](torch.ones(1), torch.ones(1), N=1)
         _compute()
 
+    marker = tmp_path / "marker"
     with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
-        assert compile_kernels(compute, threads=2) == 3
+        assert compile_kernels(compute, threads=2, marker=marker) == 3
+    assert not marker.exists()
     assert [record.message for record in caplog.records] == [
         "A kernel could not be compiled before its launch."
     ]
@@ -155,7 +165,7 @@ def test_a_failed_compilation_is_left_to_the_launch(
 
 
 def test_a_failed_computation_keeps_what_it_requested(
-    stub: StubDriver, caplog: pytest.LogCaptureFixture
+    stub: StubDriver, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     run, hook = JITFunction.run, knobs.runtime.jit_cache_hook
 
@@ -163,8 +173,10 @@ def test_a_failed_computation_keeps_what_it_requested(
         _compute()
         raise RuntimeError("out of memory")
 
+    marker = tmp_path / "marker"
     with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
-        assert compile_kernels(compute, threads=1) == 2
+        assert compile_kernels(compute, threads=1, marker=marker) == 2
+    assert not marker.exists()
     assert "could not be collected" in caplog.text
     assert len(stub.loaded) == 2
     assert (JITFunction.run, knobs.runtime.jit_cache_hook) == (run, hook)
@@ -181,8 +193,9 @@ def test_other_threads_launch_their_kernels(stub: StubDriver) -> None:
 
 
 @pytest.mark.slow  # imports torch in a process where kernels are not interpreted
-def test_a_training_launches_what_was_requested_and_nothing_else() -> None:
+def test_a_training_launches_what_was_requested_and_nothing_else(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)  # the user's may say that these kernels are compiled
     done = subprocess.run(
         [sys.executable, str(PROGRAM)], env=environment, capture_output=True, text=True, check=False
     )

@@ -13,7 +13,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, get_ident
 from typing import Any
@@ -40,7 +40,11 @@ _ALLOCATIONS = (
 
 
 def compile_kernels(
-    computation: Callable[[], object], threads: int, *, launched: Sequence[JITFunction[Any]] = ()
+    computation: Callable[[], object],
+    threads: int,
+    *,
+    launched: Sequence[JITFunction[Any]] = (),
+    marker: Path | None = None,
 ) -> int:
     """Compiles the kernels that a computation launches, and returns how many it had to compile or load.
 
@@ -54,10 +58,12 @@ def compile_kernels(
         threads (int): Number of kernels that are compiled at the same time.
         launched (sequence): Kernels that are launched all the same, because torch takes what they write as indices: an
             index that is out of range would end the process. (default: none)
+        marker (path, optional): File that is made if nothing failed, see :func:`compiled_marker`.
     """
     device = driver.active.get_current_device()
     kernels: dict[tuple[int, str], Future[object]] = {}
     pool = ThreadPoolExecutor(threads, "graphcaps-kernels")
+    complete = True
 
     def request(function: JITFunction[Any], key: str, specialization: str) -> None:
         if (id(function), key) not in kernels:
@@ -73,12 +79,18 @@ def compile_kernels(
             ):
                 computation()
         except Exception:
+            complete = False
             _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
         for future in kernels.values():
             if error := future.exception():
+                complete = False
                 _LOG.debug("A kernel could not be compiled before its launch.", exc_info=error)
     finally:
         pool.shutdown(cancel_futures=True)
+    if complete and marker is not None:
+        with suppress(OSError):  # a cache that cannot be written is none
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
     return len(kernels)
 
 
