@@ -30,7 +30,7 @@ from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
 from graphcaps.training.multiprocess import make_trainer
-from graphcaps.training.trainer import Trainer
+from graphcaps.training.trainer import ReplicaTrainer, Trainer
 
 OUT = Path("results/performance.json")
 PLAIN = "plain"
@@ -63,17 +63,20 @@ def option_store(store: GraphStore, option: str) -> GraphStore:
     return replace(store, edge_weight=1 + 0.1 * ((local + store.neighbours) % 5).float())
 
 
-def measure(
-    store: GraphStore, config: RunConfig, *, device: str, warm_up: int, timed: int
-) -> tuple[float, bool | None]:
-    """Median seconds of an epoch of ten folds, and on a GPU whether its steps are captured."""
+def fold_trainer(store: GraphStore, config: RunConfig, device: str) -> ReplicaTrainer:
+    """A trainer of ten folds together."""
     validation = CrossValidation(store, config, protocol="paper", device=device)
     inputs = validation.prepare()
     (plan,) = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
     training = validation.config.training
-    trainer = make_trainer(
-        inputs.factory, inputs.store, inputs.x, list(plan.replicas), training, inputs.device
-    )
+    return make_trainer(inputs.factory, inputs.store, inputs.x, list(plan.replicas), training, inputs.device)
+
+
+def measure(
+    store: GraphStore, config: RunConfig, *, device: str, warm_up: int, timed: int
+) -> tuple[float, bool | None]:
+    """Median seconds of an epoch of ten folds, and on a GPU whether its steps are captured."""
+    trainer = fold_trainer(store, config, device)
     _, seconds = time_epochs(trainer, warm_up, timed)
     captured = trainer.captured if isinstance(trainer, Trainer) and device == "cuda" else None
     return median(seconds), captured

@@ -46,6 +46,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure_context import BASE, CANDIDATES, candidate_config
+from benchmarks.upper_bound import TestProbabilities, best_epoch, percent
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import versions_and_commit
 from graphcaps.comparison.runner import describe_failure
@@ -54,19 +55,15 @@ from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
 from graphcaps.evaluation import CrossValidation, RecordKey, ResultsStore
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
-from graphcaps.evaluation.epoch_selection import best_common_epoch
 from graphcaps.evaluation.graph_predictions import PARTS
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.mixture_results import MixtureResults
 from graphcaps.inference.mixture import weighted_mean
-from graphcaps.inference.probabilities import probabilities
 from graphcaps.models.lookup import find_graph_model
 from graphcaps.presets import load_preset
-from graphcaps.registry import ScoreKind
 from graphcaps.reproduction.published import paper_datasets, published_hgcn
 from graphcaps.training.device import choose_device
-from graphcaps.training.loop import Callback, TrainingLoop
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.loop import Callback
 
 RESULTS = Path("results/reach/reach.json")
 COMPARISON = Path("results/comparison")
@@ -189,8 +186,8 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
     ledger = cross_validation(cell, store, options, [epochs]).run()
     committee = ledger.committees(cell["members"])
     row = cell | {
-        "accuracy": _percent(committee.accuracy.per_seed[0]),
-        "member_accuracy": _percent(committee.member_accuracy.per_seed[0]),
+        "accuracy": percent(committee.accuracy.per_seed[0]),
+        "member_accuracy": percent(committee.member_accuracy.per_seed[0]),
         "pooled": committee.pooled,
         "member_pooled": committee.member_pooled,
     }
@@ -199,9 +196,9 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
     if cell["companion"] is not None:
         mixture = ledger.mixture(cell["members"])
         row |= {
-            "mixture_accuracy": _percent(mixture.mixture.accuracy.per_seed[0]),
+            "mixture_accuracy": percent(mixture.mixture.accuracy.per_seed[0]),
             "mixture_pooled": mixture.mixture.pooled,
-            "part_accuracy": {part.name: _percent(part.accuracy.per_seed[0]) for part in mixture.parts[1:]},
+            "part_accuracy": {part.name: percent(part.accuracy.per_seed[0]) for part in mixture.parts[1:]},
             "weights": [round(weight, 4) for weight in mixture.mean_weights],
             "companion_seconds": round(mixture.seconds, 1),
         }
@@ -214,42 +211,6 @@ def measure(cell: Row, store: GraphStore, options: argparse.Namespace) -> Row:
         "hardware": ledger.hardware,
         "versions": versions_and_commit(),
     }
-
-
-def _percent(accuracies: Sequence[float]) -> list[float]:
-    return [round(100 * float(each), 4) for each in accuracies]
-
-
-class TestProbabilities(Callback):
-    """Keeps the uncalibrated probabilities of the test graphs after every epoch.
-
-    Args:
-        score_kind (str): Kind of the model's scores.
-
-    Attributes:
-        graphs (dict): Indices of the test graphs of each fold.
-        of_members (dict): For each fold and seed an array ``[n, O]`` per epoch.
-    """
-
-    __test__ = False  # not a test of pytest
-
-    def __init__(self, score_kind: ScoreKind) -> None:
-        self.score_kind = score_kind
-        self.graphs: dict[int, np.ndarray] = {}
-        self.of_members: dict[int, dict[int, list[np.ndarray]]] = {}
-
-    def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
-        for replica, scores in zip(loop.trainer.replicas, loop.trainer.scores(), strict=True):
-            self.graphs.setdefault(replica.fold, replica.test.cpu().numpy())
-            rows = probabilities(scores[replica.validation.numel() :], self.score_kind)
-            members = self.of_members.setdefault(replica.fold, {})
-            members.setdefault(replica.seed, []).append(rows.astype(np.float32))
-
-    def committee(self, fold: int) -> np.ndarray:
-        """Mean over the members of a fold, ``[E, n, O]``, for the epochs that all trainings have."""
-        epochs = min(len(each) for members in self.of_members.values() for each in members.values())
-        mean: np.ndarray = np.mean([each[:epochs] for each in self.of_members[fold].values()], axis=0)
-        return mean
 
 
 def upper_bound(
@@ -273,8 +234,7 @@ def upper_bound(
             beside = [_test_rows(ledger, number, fold, graphs) for number in range(len(mixture.parts) - 1)]
             q = weighted_mean([q, *(rows[None] for rows in beside)], mixture.weights[0, fold])
         correct.append((q.argmax(-1) == y[graphs]).mean(-1))
-    choice = best_common_epoch(np.array(correct))
-    return {"accuracy": _percent(choice.accuracies), "epoch": int(choice.epochs[0])}
+    return best_epoch(correct)
 
 
 def _test_rows(ledger: Ledger, companion: int, fold: int, graphs: np.ndarray) -> np.ndarray:
@@ -339,7 +299,12 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     kept: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda row: row["finished"]):
         kept.setdefault(key(row), row)
-    lines = [json.dumps(kept[each], ensure_ascii=False) for each in sorted(kept)]
+    write_lines(path, [kept[each] for each in sorted(kept)])
+
+
+def write_lines(path: Path, rows: Sequence[Row]) -> None:
+    """Writes a JSON list with a line for each row."""
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "[\n" + ",\n".join(lines) + "\n]\n")
 

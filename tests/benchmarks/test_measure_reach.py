@@ -11,7 +11,6 @@ import pytest
 from benchmarks.measure_context import candidate_config
 from benchmarks.measure_reach import (
     ORDER,
-    TestProbabilities,
     classical_accuracies,
     expected_seconds,
     main,
@@ -22,6 +21,7 @@ from benchmarks.measure_reach import (
     upper_bound,
     write_rows,
 )
+from benchmarks.upper_bound import TestProbabilities
 
 from benchmarks import measure_reach
 from graphcaps.config import RunConfig

@@ -215,7 +215,7 @@ def train_group(
             initializers,
             class_weight=class_weight,
             metric=metric,
-            keep_scores=keep_scores,
+            keep_scores=keep_scores or bool(observers),  # a callback may read them
         )
     info = dataclasses.replace(info or RunInfo(), replicas=tuple(map(group.replica_name, replicas)))
     loop = TrainingLoop(trainer, callbacks, explain, observers, info)
