@@ -111,7 +111,12 @@ class Segments(ShapeRepr):
     @property
     def graph_mask(self) -> Tensor | None:
         """True at graphs with rows, ``[*lead, B]``; ``None`` without padding."""
-        return self.sizes > 0 if self.padded else None
+        if not self.padded:
+            return None
+        if "graph_mask" not in self.memo:
+            self.memo["graph_mask"] = self.sizes > 0
+        mask: Tensor = self.memo["graph_mask"]
+        return mask
 
     @classmethod
     def from_sizes(cls, sizes: Tensor) -> Segments:
@@ -301,6 +306,7 @@ class BatchLayout(ShapeRepr):
         node (Tensor): Node of the store in each row, −1 at padding, ``[*lead, V]``.
         first (Tensor): First row of the row's graph, 0 at padding, ``[*lead, V]``.
         mask (Tensor): True at real rows, ``[*lead, V]``.
+        graph_mask (Tensor): True at graphs with nodes, ``[*lead, B]``.
         y (Tensor, optional): Class of each graph, −1 for none, ``[*lead, B]``.
         active (Tensor): Whether a replica has a graph, ``[*lead]``.
     """
@@ -311,6 +317,7 @@ class BatchLayout(ShapeRepr):
     node: Tensor
     first: Tensor
     mask: Tensor
+    graph_mask: Tensor
     y: Tensor | None
     active: Tensor
 
@@ -455,9 +462,25 @@ class TrainingLoss(ShapeRepr):
     def backward(self) -> None:
         """Adds the gradients of the loss to those of the parameters."""
         # Replicas are independent: the gradients of each are as if it were alone.
-        # Ones as an argument of backward have the same effect, but torch then imports sympy for half a second.
-        total = self.terms.total
-        (total * torch.ones_like(total)).sum().backward()
+        root: Tensor = _Root.apply(self.terms.total)
+        root.backward()
+
+
+class _Root(torch.autograd.Function):
+    """A number whose gradient is that of every replica; its value has no meaning.
+
+    A sum over the replicas has the same gradient, in two more kernels of a step. Ones as an argument of ``backward``
+    have it too, but torch then imports sympy for half a second.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, total: Tensor) -> Tensor:
+        ctx.shape = total.shape
+        return total.new_empty(())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.expand(ctx.shape)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -191,7 +191,7 @@ def batch_from_layout(
     segments = Segments(
         layout.ptr, layout.index, padded, bound, may_be_empty=padded and bool(store.empty_graphs.numel())
     )
-    segments.memo["row_mask"] = layout.mask
+    segments.memo["row_mask"], segments.memo["graph_mask"] = layout.mask, layout.graph_mask
     table = EdgeTable(
         store.edge_ptr, store.neighbours, store.edge_weight, layout.node, layout.first, num_entries,
         store.max_degree, store.bits, layout.ptr, kind=store.edge_kind, max_entries=entries,

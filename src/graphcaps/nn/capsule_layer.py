@@ -263,8 +263,7 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
                 "CapsuleLayer", "adjacency", f"have the shape {[*u.shape[:-1], n]}", list(adjacency.shape)
             )
         if self.norm is not None:
-            rows = None if mask is None else mask.unsqueeze(-1).expand(*mask.shape, n).flatten(-2)
-            u = self.norm(u.flatten(-3, -2), rows).unflatten(-2, u.shape[-3:-1])
+            u = self.norm(u.flatten(-3, -2), mask).unflatten(-2, u.shape[-3:-1])
         h, mean_input = dense_hop(u, adjacency)
         mean = mean_input if self.residual else None
         routing = route_dense(

@@ -58,7 +58,10 @@ class RaggedBatchNorm(nn.Module):
         self.running_var.fill_(1)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalises ``x [*lead, V, channels]``; ``mask [*lead, V]`` is True at real rows, others become 0."""
+        """Normalises ``x [*lead, V, channels]``; ``mask [*lead, V]`` is True at real rows, others become 0.
+
+        A mask of graphs with n rows each, ``[*lead, V / n]``, stands for all their rows.
+        """
         return batch_norm(x, mask, self.weight, self.bias, self._running, **self._options)
 
     def standardise(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -139,7 +139,7 @@ class ReplicaAdam:
         self.steps += 1 if active is None else active.to(self.steps.dtype)
 
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
-        self.steps += 1 if active is None else active.to(self.steps.dtype)
+        self.steps += 1 if active is None else active  # a conversion would be a kernel of its own
         parameters, grads, first, second = self._tensors([k for k in present if self._owners[k] is None])
         adam_update_(
             parameters, grads, first, second, self.steps, self.rate, active,

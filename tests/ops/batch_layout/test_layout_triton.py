@@ -10,7 +10,7 @@ from graphcaps.ops.batch_layout.layout import layout_batch
 
 PTR = torch.tensor([0, 3, 5, 9, 10, 16, 349])
 CLASSES = torch.tensor([1, 0, 2, 2, 0, 1])
-NAMES = ("graphs", "ptr", "index", "node", "first", "mask", "y", "active")
+NAMES = ("graphs", "ptr", "index", "node", "first", "mask", "graph_mask", "y", "active")
 CASES = {
     "padding": [[4, -1, 0, 2], [1, 1, 3, -1], [-1, -1, -1, -1]],
     "one": [[5], [0]],

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn import RaggedBatchNorm
-from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops._triton.dispatch import KernelMode, use_kernels
 from tests.graphs import assert_equal
 
 TOLERANCE = 5e-5
@@ -99,6 +99,30 @@ def test_standardised_rows(padded: bool, training: bool, kernel_device: str) -> 
     assert_equal(norm.running_mean.cpu().double(), reference.running_mean, "running mean", TOLERANCE)
     assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", TOLERANCE)
     assert not actual.requires_grad
+
+
+@pytest.mark.parametrize("kernels", ["always", "off"])
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_an_entry_of_the_mask_stands_for_several_rows(
+    training: bool, kernels: KernelMode, kernel_device: str
+) -> None:
+    B, n = 20, 7
+    graphs = torch.rand(3, B) < 0.7
+    graphs[1] = False
+    rows = graphs.repeat_interleave(n, -1)
+    x = torch.randn(3, B * n, 20) + 5
+    upstream = torch.randn_like(x).to(kernel_device)
+    found = []
+    for mask in (graphs, rows):
+        norm = _norm(20, (3,)).to(kernel_device).train(training)
+        leaf = x.to(kernel_device).requires_grad_()
+        with use_kernels(kernels):
+            y = norm(leaf, mask.to(kernel_device))
+            grads = torch.autograd.grad(y, (leaf, norm.weight, norm.bias), upstream)
+            hat = norm.standardise(x.to(kernel_device), mask.to(kernel_device))
+        found.append([y, *grads, hat, norm.running_mean, norm.running_var])
+    for one, two in zip(*found, strict=True):
+        assert torch.equal(one, two)
 
 
 def test_a_mean_far_from_zero_costs_nothing(kernel_device: str) -> None:

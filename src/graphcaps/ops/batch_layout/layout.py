@@ -59,4 +59,6 @@ def _layout_batch(
     first = ptr[..., :-1].gather(-1, graph_of_row)
     node = (start.gather(-1, graph_of_row) + row - first).masked_fill_(padding, -1)
     y = None if classes is None else classes[graph].masked_fill(none, -1)
-    return BatchLayout(graphs, ptr, index, node, first.masked_fill_(padding, 0), ~padding, y, ~none.all(-1))
+    return BatchLayout(
+        graphs, ptr, index, node, first.masked_fill_(padding, 0), ~padding, sizes > 0, y, ~none.all(-1)
+    )

@@ -19,7 +19,7 @@ _BLOCK = 128
 
 @triton.jit(do_not_specialize=["stride", "B", "V"])
 def layout_kernel(  # type: ignore[no-untyped-def]
-    node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, y, active, stride, B, V,
+    node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, graph_mask, y, active, stride, B, V,
     MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
 ):  # fmt: skip
     """Writes the rows of one graph, and its part of the padding rows."""
@@ -40,6 +40,7 @@ def layout_kernel(  # type: ignore[no-untyped-def]
     graph_id = tl.load(order + position)
     tl.store(graphs + f * B + position, graph_id)
     tl.store(ptr + f * (B + 1) + position + 1, (begin + n).to(tl.int64))
+    tl.store(graph_mask + f * B + position, (n > 0).to(tl.int8))
     if CLASSES:
         tl.store(y + f * B + position, tl.load(classes + graph_id, mask=graph_id >= 0, other=-1))
     if position == 0:
@@ -78,12 +79,14 @@ def layout_batch(
     B = stride if batch_size is None else batch_size
     graphs, ptr = order.new_empty(*lead, B), order.new_empty(*lead, B + 1)
     index, node, first = (order.new_empty(*lead, num_rows) for _ in range(3))
-    mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in ((*lead, num_rows), lead))
+    shapes = (*lead, num_rows), (*lead, B), lead
+    mask, graph_mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in shapes)
     y = None if classes is None else graphs.new_empty(graphs.shape)
+    mask_bytes, graph_bytes, active_bytes = (each.view(torch.int8) for each in (mask, graph_mask, active))
     layout_kernel[(B, torch.Size(lead).numel())](
         node_ptr, order, order if cursor is None else cursor, order if classes is None else classes, graphs,
-        ptr, index, node, first, mask.view(torch.int8), graphs if y is None else y, active.view(torch.int8),
+        ptr, index, node, first, mask_bytes, graph_bytes, graphs if y is None else y, active_bytes,
         stride, B, num_rows, MOVES=cursor is not None, CLASSES=y is not None,
         BLOCK=_BLOCK, GRAPHS=triton.next_power_of_2(B), num_warps=1 if B <= 64 else 4,
     )  # fmt: skip
-    return BatchLayout(graphs, ptr, index, node, first, mask, y, active)
+    return BatchLayout(graphs, ptr, index, node, first, mask, graph_mask, y, active)

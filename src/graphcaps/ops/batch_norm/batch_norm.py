@@ -40,7 +40,8 @@ def batch_norm(
 
     Args:
         x (Tensor): Rows, ``[*lead, V, C]``; padding rows may hold anything.
-        mask (Tensor, optional): True at real rows, ``[*lead, V]``. (default: all are real)
+        mask (Tensor, optional): True at real rows, ``[*lead, V]``; fewer entries stand for as many rows each.
+            (default: all are real)
         weight, bias (Tensor): :math:`\gamma` and :math:`\beta`, ``[*lead, C]``.
         running (tuple): Running mean and variance, ``[*lead, C]``; updated in place while training, except those of
             a replica without a real row.
@@ -77,6 +78,7 @@ def _batch_norm(
     epsilon: float,
 ) -> Tensor:
     running_mean, running_var = running
+    mask = _mask_of_rows(mask, x.size(-2))
     if not training:
         scale = weight * (running_var + epsilon).rsqrt()
         shift = bias - running_mean * scale
@@ -92,12 +94,20 @@ def _standardise(
     x: Tensor, mask: Tensor | None, running: Running, *, training: bool, momentum: float, epsilon: float
 ) -> Tensor:
     running_mean, running_var = running
+    mask = _mask_of_rows(mask, x.size(-2))
     if not training:
         scale = (running_var + epsilon).rsqrt().unsqueeze(-2)
         return _clear_padding_((x - running_mean.unsqueeze(-2)).mul_(scale), mask)
     if _is_plain(x, mask, running_mean):
         return _plain_batch_norm(x, running, momentum, epsilon)
     return _standardise_and_update(x, mask, running, momentum, epsilon)[0]
+
+
+def _mask_of_rows(mask: Tensor | None, V: int) -> Tensor | None:
+    """The mask with one entry per row."""
+    if mask is None or mask.size(-1) == V:
+        return mask
+    return mask.unsqueeze(-1).expand(*mask.shape, V // mask.size(-1)).flatten(-2)
 
 
 def _is_plain(x: Tensor, mask: Tensor | None, running_mean: Tensor) -> bool:

@@ -23,10 +23,11 @@ _MOST_PARTS = 64
 
 
 @triton.jit
-def _real(mask, base, rows, V, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
+def _real(mask, base, rows, V, EACH, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Whether rows are real; the mask has one entry for ``EACH`` rows."""
     real = rows < V
     if MASKED:
-        real = real & (tl.load(mask + base + rows, mask=real, other=0) != 0)
+        real = real & (tl.load(mask + base // EACH + rows // EACH, mask=real, other=0) != 0)
     return real
 
 
@@ -43,9 +44,9 @@ def update_running(  # type: ignore[no-untyped-def]
     tl.store(running_var + column_offset, old_var + share * (unbiased - old_var), mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "units", "parts", "tiles"])
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _moments_kernel(  # type: ignore[no-untyped-def]
-    x, mask, means, squares, counts, V, units, parts, tiles,
+    x, mask, means, squares, counts, V, units, parts, tiles, EACH,
     UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     C = units * UNIT
@@ -60,7 +61,7 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
         rows = first_row + tl.arange(0, ROWS)
-        real = _real(mask, base, rows, V, MASKED)
+        real = _real(mask, base, rows, V, EACH, MASKED)
         valid = real[:, None] & wide[None, :]
         values = tl.load(x + (base + first_row) * C + local, mask=valid, other=0.0)
         tile_count = tl.sum(real.to(tl.float32), 0)
@@ -106,9 +107,9 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
     update_running(running_mean, running_var, column_offset, wide, combined, var, total, momentum)
 
 
-@triton.jit(do_not_specialize=["V", "units", "blocks"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _normalise_kernel(  # type: ignore[no-untyped-def]
-    x, mask, mean, var, weight, bias, out, V, units, blocks, epsilon,
+    x, mask, mean, var, weight, bias, out, V, units, blocks, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, AFFINE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     C = units * UNIT
@@ -121,7 +122,7 @@ def _normalise_kernel(  # type: ignore[no-untyped-def]
     column_offset = replica * C + columns
     scale = tl.rsqrt(tl.load(var + column_offset, mask=wide, other=1.0) + epsilon)
     centre = tl.load(mean + column_offset, mask=wide, other=0.0)
-    valid = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
+    valid = _real(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
     origin = (base + first_row) * C
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     values = (tl.load(x + origin + local, mask=valid, other=0.0) - centre[None, :]) * scale[None, :]
@@ -132,9 +133,9 @@ def _normalise_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + origin + local, tl.where(valid, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
 
 
-@triton.jit(do_not_specialize=["V", "units", "parts", "tiles"])
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, grad_sum, grad_hat_sum, V, units, parts, tiles, epsilon,
+    x, grad, mask, mean, var, grad_sum, grad_hat_sum, V, units, parts, tiles, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of dy and of dy x̂ over the real rows of each part."""
@@ -153,7 +154,7 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
         rows = first_row + tl.arange(0, ROWS)
-        valid = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
+        valid = _real(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
         origin = (base + first_row) * C
         dy = tl.load(grad + origin + local, mask=valid, other=0.0)
         hat = (tl.load(x + origin + local, mask=valid, other=0.0) - centre[None, :]) * scale[None, :]
@@ -185,9 +186,10 @@ def _add_kernel(  # type: ignore[no-untyped-def]
     tl.store(two_out + column_offset, tl.sum(second, 0), mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "units", "blocks"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, weight, grad_hat_sum, grad_sum, count, extra_grad, dx, V, units, blocks, epsilon,
+    x, grad, mask, mean, var, weight, grad_hat_sum, grad_sum, count, extra_grad, dx,
+    V, units, blocks, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, EXTRA_GRAD: tl.constexpr, ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
@@ -202,7 +204,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     column_offset = replica * C + columns
     scale = tl.rsqrt(tl.load(var + column_offset, mask=wide, other=1.0) + epsilon)
     gamma = tl.load(weight + column_offset, mask=wide, other=0.0)
-    valid = _real(mask, base, rows, V, MASKED)[:, None] & wide[None, :]
+    valid = _real(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
     origin = (base + first_row) * C
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     dx_tile = tl.load(grad + origin + local, mask=valid, other=0.0)
@@ -248,6 +250,11 @@ def _bytes(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else mask.contiguous().view(torch.uint8)
 
 
+def _rows_of_entry(mask: Tensor | None, V: int) -> int:
+    """Number of rows for each entry of the mask."""
+    return 1 if mask is None else V // mask.size(-1)
+
+
 def _statistics(
     x: Tensor, mask: Tensor | None, running: tuple[Tensor, Tensor], momentum: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -257,7 +264,7 @@ def _statistics(
     counts = x.new_empty(g.replicas, g.parts)
     mask_or_x = x if mask is None else mask
     _moments_kernel[g.part_grid](
-        x, mask_or_x, means, squares, counts, g.V, g.units, g.parts, g.tiles,
+        x, mask_or_x, means, squares, counts, g.V, g.units, g.parts, g.tiles, _rows_of_entry(mask, g.V),
         UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     mean, var = (torch.empty_like(running[0]) for _ in range(2))
@@ -281,7 +288,7 @@ def _normalised(
     out, g = torch.empty_like(x), _Grid(x)
     _normalise_kernel[g.row_grid](
         x, x if mask is None else mask, mean, var, x if weight is None else weight,
-        x if bias is None else bias, out, g.V, g.units, g.blocks, epsilon,
+        x if bias is None else bias, out, g.V, g.units, g.blocks, _rows_of_entry(mask, g.V), epsilon,
         UNIT=g.unit, MASKED=mask is not None, AFFINE=weight is not None,
         ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
@@ -304,7 +311,7 @@ def _gradient(
     _gradient_kernel[g.row_grid](
         x, grad, x if mask is None else mask, mean, var, weight, dweight, dbias,
         x if count is None else count, x if extra_grad is None else extra_grad.contiguous(), dx,
-        g.V, g.units, g.blocks, epsilon,
+        g.V, g.units, g.blocks, _rows_of_entry(mask, g.V), epsilon,
         UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None, EXTRA_GRAD=extra_grad is not None,
         ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
@@ -373,7 +380,8 @@ class _Normalise(torch.autograd.Function):
         grad_sum, grad_hat_sum = g.table(x), g.table(x)
         mask_or_x = x if mask is None else mask
         _gradient_sums_kernel[g.part_grid](
-            x, grad, mask_or_x, mean, var, grad_sum, grad_hat_sum, g.V, g.units, g.parts, g.tiles, ctx.epsilon,
+            x, grad, mask_or_x, mean, var, grad_sum, grad_hat_sum,
+            g.V, g.units, g.parts, g.tiles, _rows_of_entry(mask, g.V), ctx.epsilon,
             UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
         )  # fmt: skip
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
