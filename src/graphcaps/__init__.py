@@ -5,28 +5,25 @@ Public names are imported on first use, so that ``graphcaps --help`` does not wa
 
 from __future__ import annotations
 
-import importlib
+from graphcaps._io.lazy_names import lazy_names
 
 TYPE_CHECKING = False  # as in typing, whose import would take most of the time before Ctrl-C is handled
 __version__ = "0.2.0"
 
-_MODULES = ("data", "models", "nn", "ops", "testing")
-_NAMES = {
-    "Explanation": "graphcaps.explanation",
-    "FeatureRecipe": "graphcaps.data",
-    "FittedModel": "graphcaps.inference.fitted_model",
-    "GraphStore": "graphcaps.data",
-    "GraphcapsError": "graphcaps.errors",
-    "HGCNClassifier": "graphcaps.estimator",
-    "Ledger": "graphcaps.evaluation",
-    "compare": "graphcaps.comparison",
-    "cross_validate": "graphcaps.evaluation",
-    "explain": "graphcaps.explanation",
-    "load": "graphcaps.inference.fitted_model",
-    "load_dataset": "graphcaps.data",
-    "stratified_folds": "graphcaps.data",
-    "tune": "graphcaps.search",
-}
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "graphcaps.comparison": ["compare"],
+        "graphcaps.data": ["FeatureRecipe", "GraphStore", "load_dataset", "stratified_folds"],
+        "graphcaps.errors": ["GraphcapsError"],
+        "graphcaps.estimator": ["HGCNClassifier"],
+        "graphcaps.evaluation": ["Ledger", "cross_validate"],
+        "graphcaps.explanation": ["Explanation", "explain"],
+        "graphcaps.inference.fitted_model": ["FittedModel", "load"],
+        "graphcaps.search": ["tune"],
+    },
+    submodules=["data", "models", "nn", "ops", "testing"],
+)
 
 __all__ = [
     "Explanation",
@@ -51,8 +48,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from graphcaps.comparison import compare
     from graphcaps.data import FeatureRecipe, GraphStore, load_dataset, stratified_folds
     from graphcaps.errors import GraphcapsError
@@ -61,15 +56,3 @@ if TYPE_CHECKING:
     from graphcaps.explanation import Explanation, explain
     from graphcaps.inference.fitted_model import FittedModel, load
     from graphcaps.search import tune
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"graphcaps.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    raise AttributeError(f"module 'graphcaps' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -108,6 +108,10 @@ def test_a_model_without_a_companion_has_no_parts(tmp_path: Path) -> None:
         (("--companion", "ecfp-forest"), "which reads SMILES, and the graphs have none of these"),
         (("--companion", "ldp-forest", "--model", "ldp-forest"), "must differ from the model itself"),
         (("--companion", "wl-forest", "--validation", "0"), "come with validation graphs, which choose its"),
+        (
+            ("--preset", "best", "--validation", "0"),
+            "got 'wl-forest' without any. Set a validation share above 0, or leave it out: --companion none,",
+        ),
     ],
 )
 def test_companions_that_cannot_be_fitted_are_refused(

@@ -12,6 +12,7 @@ from torch_geometric.utils import coalesce
 
 from graphcaps.errors import ArgumentError
 from graphcaps.models.memgnn import MemGNN
+from graphcaps.ops._triton.dispatch import WIDEST_ATTENTION
 from tests.graphs import assert_equal, random_graphs
 from tests.models.test_gmn import copy_memories, run_memories
 
@@ -49,6 +50,11 @@ def test_equals_torch_geometric() -> None:
         pairs[f"a of layer {number}"] = (own.attention.grad[:, 0], conv.att_dst.grad.flatten())  # type: ignore[index, union-attr]
     for name, (actual, wanted) in pairs.items():
         assert_equal(actual, wanted, f"gradient of {name}")
+
+
+@pytest.mark.parametrize("hidden", [WIDEST_ATTENTION, WIDEST_ATTENTION + 1])
+def test_steps_are_captured_as_far_as_attention_has_a_kernel(hidden: int) -> None:
+    assert MemGNN(5, 2, hidden=hidden).capturable is (hidden == WIDEST_ATTENTION)
 
 
 def test_edge_labels_change_the_scores() -> None:

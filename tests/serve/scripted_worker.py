@@ -41,11 +41,12 @@ def load(requests: BinaryIO, limits: Limits, output: BinaryIO) -> str | None:
 
 
 def handle_batch(
-    fitted: Any, limits: Limits, requests: Sequence[WorkerRequest], *, on_read: Callable[[int], None]
+    fitted: Any, limits: Limits, requests: Sequence[WorkerRequest], *, on_read: Callable[[int], None] | None
 ) -> list[Response]:
     responses = []
+    report = on_read or (lambda index: None)
     for index, request in enumerate(requests):
-        on_read(index)
+        report(index)
         command, *arguments = request.body.decode().split() or [""]
         if command == "sleep":
             time.sleep(float(arguments[0]))
@@ -57,8 +58,15 @@ def handle_batch(
         if command == "exit_once" and not Path(arguments[0]).exists():
             Path(arguments[0]).touch()
             os._exit(3)
-        responses.append(Response(200, json.dumps({"batch": len(requests), "model": fitted}).encode()))
-    on_read(len(requests))
+        responses.append(
+            Response(
+                200,
+                json.dumps(
+                    {"batch": len(requests), "model": fitted, "reported": on_read is not None}
+                ).encode(),
+            )
+        )
+    report(len(requests))
     return responses
 
 

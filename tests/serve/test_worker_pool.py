@@ -169,6 +169,24 @@ def test_a_request_whose_worker_was_killed_is_tried_again(model: Path, tmp_path:
     run(test)
 
 
+def test_only_requests_that_may_be_mistaken_for_others_are_reported_as_read(
+    model: Path, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        async with running(model) as pool:
+            assert not (await post(pool))["reported"]
+            assert (await post(pool, f"exit_once {tmp_path / 'once'}"))["reported"]  # the second attempt
+            waiting = asyncio.ensure_future(post(pool, f"wait {tmp_path / 'go'}"))
+            await until((tmp_path / "go.begun").exists)
+            others = [asyncio.ensure_future(post(pool)) for _ in range(2)]
+            await asyncio.sleep(0)
+            (tmp_path / "go").touch()
+            assert not (await waiting)["reported"]
+            assert [one["reported"] for one in await asyncio.gather(*others)] == [True, True]
+
+    run(test)
+
+
 def test_a_request_sent_to_workers_that_have_ended_is_not_blamed(model: Path) -> None:
     async def test() -> None:
         async with running(model, workers=3) as pool:

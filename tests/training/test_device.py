@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -53,14 +51,6 @@ def test_a_cpu_always_uses_float32() -> None:
     with matmul_precision("bf16", torch.device("cpu")):
         assert current_precision() == "float32"
         assert torch.get_float32_matmul_precision() == "highest"
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("two_threads")

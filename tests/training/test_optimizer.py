@@ -14,7 +14,18 @@ class _Parameters(nn.Module):
         self.values = nn.ParameterList(values)
 
 
-def test_replicas_equal_torch_adam_also_if_some_are_inactive() -> None:
+def _step(adam: ReplicaAdam, path: str, rate: float | torch.Tensor, active: torch.Tensor | None) -> None:
+    """A step on a CPU, or as on a GPU."""
+    if path == "cpu":
+        adam.step(rate, active)
+        return
+    adam.set_rate(rate)
+    with torch.no_grad():
+        adam._step_on_device(list(range(len(adam.parameters))), active)
+
+
+@pytest.mark.parametrize("path", ["cpu", "device"])
+def test_replicas_equal_torch_adam_also_if_some_are_inactive(path: str) -> None:
     torch.manual_seed(0)
     F = 3
     start = [torch.randn(F, 4, 2, dtype=torch.float64), torch.randn(F, 5, dtype=torch.float64)]
@@ -28,7 +39,7 @@ def test_replicas_equal_torch_adam_also_if_some_are_inactive() -> None:
         gradients = [torch.randn_like(value) for value in start]
         for parameter, gradient in zip(stacked_model.values, gradients, strict=True):
             parameter.grad = gradient
-        ours.step(rate, None if bool(active.all()) else active)
+        _step(ours, path, rate, None if bool(active.all()) else active)
         for f in range(F):
             if active[f]:
                 theirs[f].param_groups[0]["lr"] = rate
@@ -38,44 +49,6 @@ def test_replicas_equal_torch_adam_also_if_some_are_inactive() -> None:
     for f in range(F):
         for parameter, single in zip(stacked_model.values, singles[f].values, strict=True):
             assert_equal(parameter[f], single)
-
-
-class _WithTrunk(nn.Module):
-    """A stacked parameter and one parameter per replica, as in a trunk."""
-
-    def __init__(self, stacked: torch.Tensor, per_replica: torch.Tensor) -> None:
-        super().__init__()
-        self.stacked = nn.Parameter(stacked.clone())
-        self.trunk = nn.Module()
-        self.trunk.replicas = nn.ModuleList([_Parameters(row.clone()) for row in per_replica])
-
-
-@pytest.mark.parametrize("path", ["cpu", "device"])
-def test_parameters_of_a_trunk_are_updated_with_their_replica(path: str) -> None:
-    torch.manual_seed(1)
-    F = 3
-    start = [torch.randn(F, 4, 2, dtype=torch.float64), torch.randn(F, 5, 3, dtype=torch.float64)]
-    stacked_model = _WithTrunk(*start)
-    ours = ReplicaAdam(stacked_model, F, weight_decay=0.01)
-    step_with = ours._step_on_cpu if path == "cpu" else ours._step_on_device
-    singles = [_Parameters(*(value[f].clone() for value in start)) for f in range(F)]
-    theirs = [torch.optim.Adam(single.parameters(), lr=0.1, weight_decay=0.01) for single in singles]
-    ours.set_rate(0.1)
-    for step in range(20):
-        active = torch.tensor([True, step % 3 != 1, step < 12])
-        gradients = [torch.randn_like(value) for value in start]
-        stacked_model.stacked.grad = gradients[0]
-        for f in range(F):
-            stacked_model.trunk.replicas[f].values[0].grad = gradients[1][f].clone()
-        with torch.no_grad():
-            step_with([0, 1, 2, 3], None if bool(active.all()) else active)
-        for f in active.nonzero()[:, 0].tolist():
-            for parameter, gradient in zip(singles[f].values, gradients, strict=True):
-                parameter.grad = gradient[f].clone()
-            theirs[f].step()
-    for f in range(F):
-        assert_equal(stacked_model.stacked[f], singles[f].values[0])
-        assert_equal(stacked_model.trunk.replicas[f].values[0], singles[f].values[1])
 
 
 def test_a_parameter_without_gradient_is_unchanged() -> None:
@@ -107,7 +80,7 @@ def test_replicas_have_rates_and_decays_of_their_own(path: str) -> None:
     rates, decays = torch.tensor([0.1, 0.1, 0.02]).double(), torch.tensor([0.01, 0.01, 0.3]).double()
     F = 3
     start = [torch.randn(F, 4, 2, dtype=torch.float64), torch.randn(F, 5, 3, dtype=torch.float64)]
-    stacked_model = _WithTrunk(*start)
+    stacked_model = _Parameters(*(value.clone() for value in start))
     ours = ReplicaAdam(stacked_model, F, weight_decay=decays)
     singles = [_Parameters(*(value[f].clone() for value in start)) for f in range(F)]
     theirs = [
@@ -118,21 +91,14 @@ def test_replicas_have_rates_and_decays_of_their_own(path: str) -> None:
         active = torch.tensor([True, step % 3 != 1, step < 8])
         rate = rates * (0.5 if step > 5 else 1)
         gradients = [torch.randn_like(value) for value in start]
-        stacked_model.stacked.grad = gradients[0]
-        for f in range(F):
-            stacked_model.trunk.replicas[f].values[0].grad = gradients[1][f].clone()
-        chosen = None if bool(active.all()) else active
-        if path == "cpu":
-            ours.step(rate, chosen)
-        else:
-            ours.set_rate(rate)
-            with torch.no_grad():
-                ours._step_on_device([0, 1, 2, 3], chosen)
+        for parameter, gradient in zip(stacked_model.values, gradients, strict=True):
+            parameter.grad = gradient
+        _step(ours, path, rate, None if bool(active.all()) else active)
         for f in active.nonzero()[:, 0].tolist():
             theirs[f].param_groups[0]["lr"] = float(rate[f])
             for parameter, gradient in zip(singles[f].values, gradients, strict=True):
                 parameter.grad = gradient[f].clone()
             theirs[f].step()
     for f in range(F):
-        assert_equal(stacked_model.stacked[f], singles[f].values[0])
-        assert_equal(stacked_model.trunk.replicas[f].values[0], singles[f].values[1])
+        for parameter, single in zip(stacked_model.values, singles[f].values, strict=True):
+            assert_equal(parameter[f], single)

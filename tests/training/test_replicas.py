@@ -1,4 +1,4 @@
-"""States of replicas: rows and, of a "gine" trunk, entries per replica are sliced, joined and copied alike."""
+"""States of replicas: their rows are sliced, joined and copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from graphcaps.training.replicas import (
     copy_replicas_,
     join_replicas,
     replica_model,
-    replica_of,
     slice_replicas,
     stack_replicas,
 )
@@ -20,7 +19,7 @@ from tests.training.test_trainer import _maker, _replicas
 
 
 def states() -> tuple[dict[str, Tensor], list[dict[str, Tensor]]]:
-    """The weights of three replicas with a trunk of torch-geometric, together and one by one."""
+    """The weights of three replicas, together and one by one."""
     make, replicas = _maker("hgcn, gine", 0.3), _replicas()
     together = dict(stack_replicas(make, replicas).state_dict())
     return together, [dict(stack_replicas(make, [replica]).state_dict()) for replica in replicas]
@@ -30,17 +29,11 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def test_replica_of_a_name() -> None:
-    assert replica_of("levels.0.trunk.replicas.12.layers.1.weight") == 12
-    assert replica_of("adam.first.trunk.replicas.0.bias") == 0
-    assert replica_of("primary.weight") is None
-
-
 @pytest.mark.parametrize("bounds", [(0, 1, 3), (0, 2, 3), (0, 1, 2, 3), (0, 3)])
 def test_slices_are_joined_again(bounds: tuple[int, ...]) -> None:
     together, alone = states()
     parts = [slice_replicas(together, a, b) for a, b in pairwise(bounds)]
-    assert equal(join_replicas(parts, [b - a for a, b in pairwise(bounds)]), together)
+    assert equal(join_replicas(parts), together)
     for f, single in enumerate(alone):
         assert equal(slice_replicas(together, f, f + 1), single)
 

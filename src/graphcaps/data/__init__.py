@@ -5,8 +5,9 @@ Public names are imported on first use: a command that reads a data set does not
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graphcaps._io.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from graphcaps.data.coercion import GraphInput, coerce
@@ -26,36 +27,33 @@ if TYPE_CHECKING:
     from graphcaps.data.splits.seeded_splits import grouped_split, random_split
     from graphcaps.data.store import GraphStore
 
-_NAMES = {
-    "EncodedGraphs": "graphcaps.data.features.encoding",
-    "FeatureRecipe": "graphcaps.data.features.recipe",
-    "Folds": "graphcaps.data.splits.folds",
-    "GraphInput": "graphcaps.data.coercion",
-    "GraphStore": "graphcaps.data.store",
-    "Split": "graphcaps.data.splits.folds",
-    "TruncatedStore": "graphcaps.data.features.truncate",
-    "coerce": "graphcaps.data.coercion",
-    "encode_graphs": "graphcaps.data.features.encoding",
-    "find_duplicates": "graphcaps.data.quality.duplicates",
-    "from_networkx": "graphcaps.data.convert.networkx_graphs",
-    "from_pyg": "graphcaps.data.convert.pyg_graphs",
-    "from_smiles": "graphcaps.data.readers.molecules",
-    "group_folds": "graphcaps.data.splits.folds",
-    "grouped_split": "graphcaps.data.splits.seeded_splits",
-    "load_dataset": "graphcaps.data.datasets.loading",
-    "open_dataset": "graphcaps.data.datasets.loading",
-    "planted_parts": "graphcaps.data.datasets.planted_parts",
-    "quality_report": "graphcaps.data.quality.quality_report",
-    "random_split": "graphcaps.data.splits.seeded_splits",
-    "read_molecule_table": "graphcaps.data.readers.molecules",
-    "read_tu": "graphcaps.data.readers.tu",
-    "scaffold_split": "graphcaps.data.splits.scaffolds",
-    "split_from_names": "graphcaps.data.splits.folds",
-    "stratified_folds": "graphcaps.data.splits.folds",
-    "to_networkx": "graphcaps.data.convert.networkx_graphs",
-    "to_pyg": "graphcaps.data.convert.pyg_graphs",
-    "truncate_nodes": "graphcaps.data.features.truncate",
-}
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "graphcaps.data.coercion": ["GraphInput", "coerce"],
+        "graphcaps.data.convert.networkx_graphs": ["from_networkx", "to_networkx"],
+        "graphcaps.data.convert.pyg_graphs": ["from_pyg", "to_pyg"],
+        "graphcaps.data.datasets.loading": ["load_dataset", "open_dataset"],
+        "graphcaps.data.datasets.planted_parts": ["planted_parts"],
+        "graphcaps.data.features.encoding": ["EncodedGraphs", "encode_graphs"],
+        "graphcaps.data.features.recipe": ["FeatureRecipe"],
+        "graphcaps.data.features.truncate": ["TruncatedStore", "truncate_nodes"],
+        "graphcaps.data.quality.duplicates": ["find_duplicates"],
+        "graphcaps.data.quality.quality_report": ["quality_report"],
+        "graphcaps.data.readers.molecules": ["from_smiles", "read_molecule_table"],
+        "graphcaps.data.readers.tu": ["read_tu"],
+        "graphcaps.data.splits.folds": [
+            "Folds",
+            "Split",
+            "group_folds",
+            "split_from_names",
+            "stratified_folds",
+        ],
+        "graphcaps.data.splits.scaffolds": ["scaffold_split"],
+        "graphcaps.data.splits.seeded_splits": ["grouped_split", "random_split"],
+        "graphcaps.data.store": ["GraphStore"],
+    },
+)
 
 __all__ = [
     "EncodedGraphs",
@@ -87,14 +85,3 @@ __all__ = [
     "to_pyg",
     "truncate_nodes",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'graphcaps.data' has no attribute '{name}'")
-    value = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -382,26 +382,32 @@ class GraphStore:
         nodes = _ranges(self.node_ptr[selected], sizes)
         degree = self.edge_ptr[nodes + 1] - self.edge_ptr[nodes]
         entries = _ranges(self.edge_ptr[nodes], degree)
-
-        def pick(tensor: Tensor | None, rows: Tensor) -> Tensor | None:
-            return None if tensor is None else tensor[rows]
-
         return replace(
             self,
             node_ptr=offsets(sizes),
             edge_ptr=offsets(degree),
             neighbours=self.neighbours[entries],
-            y=pick(self.y, selected),
-            node_labels=pick(self.node_labels, nodes),
-            node_attributes=pick(self.node_attributes, nodes),
-            edge_labels=pick(self.edge_labels, entries),
-            edge_attributes=pick(self.edge_attributes, entries),
-            edge_weight=pick(self.edge_weight, entries),
-            edge_kind=pick(self.edge_kind, entries),
-            truth={key: value[nodes] for key, value in self.truth.items()},
+            y=None if self.y is None else self.y[selected],
+            **self.select_columns(nodes, entries),
             smiles=None if self.smiles is None else tuple(self.smiles[graph] for graph in selected.tolist()),
             structure=None if self.structure is None else self.structure.select(selected, nodes),
         )
+
+    def select_columns(self, nodes: Tensor, entries: Tensor) -> dict[str, Any]:
+        """The fields that have a row per node or per edge entry, with these rows alone."""
+
+        def pick(tensor: Tensor | None, rows: Tensor) -> Tensor | None:
+            return None if tensor is None else tensor[rows]
+
+        return {
+            "node_labels": pick(self.node_labels, nodes),
+            "node_attributes": pick(self.node_attributes, nodes),
+            "edge_labels": pick(self.edge_labels, entries),
+            "edge_attributes": pick(self.edge_attributes, entries),
+            "edge_weight": pick(self.edge_weight, entries),
+            "edge_kind": pick(self.edge_kind, entries),
+            "truth": {key: value[nodes] for key, value in self.truth.items()},
+        }
 
     def with_nodes(self) -> GraphStore:
         """The graphs that have nodes; the store itself if all have."""

@@ -85,10 +85,12 @@ class TrainingProfile:
         store = store.with_nodes()
         if not len(store):
             raise ArgumentError("TrainingProfile", "store", "hold at least one graph with nodes", "none")
-        counts = _label_counts(store, None)
+        label_values = tuple(tuple(np.unique(labels).tolist()) for labels in node_label_columns(store))
+        totals = np.split(_label_counts(store, label_values).sum(0), _first_values(label_values)[1:])
         frequencies = tuple(
-            (values, tuple((table.sum(0) / table.sum()).tolist())) for values, table in counts
-        )  # fmt: skip
+            (values, tuple((total / total.sum()).tolist()))
+            for values, total in zip(label_values, totals, strict=False)  # one empty part without columns
+        )
         statistics = _statistics(store, frequencies)
         means = _attribute_means(store)
         ranges = {name: _outer_quantiles(column) for name, column in statistics.items()}
@@ -241,36 +243,38 @@ def _statistics(store: GraphStore, label_frequencies: tuple[Any, ...]) -> dict[s
 
 def _label_distances(store: GraphStore, label_frequencies: tuple[Any, ...]) -> np.ndarray:
     """Total variation distance between the label frequencies of each graph and others, ``[label columns, G]``."""
+    assert store.node_labels is not None
+    read = label_frequencies[: store.node_labels.size(1)]
+    label_values, shares = (tuple(entry[place] for entry in read) for place in (0, 1))
     nodes = np.diff(store.host_node_ptr.numpy()).astype(np.float64)
-    tables = _label_counts(store, tuple(values for values, _ in label_frequencies))
-    distances = []
-    for (_, table), (_, shares) in zip(tables, label_frequencies, strict=False):
-        frequency = table / nodes[:, None]
-        # Labels that are not in the table count as well: 1 − Σ frequency is their share.
-        distances.append((np.abs(frequency - np.asarray(shares)).sum(-1) + 1 - frequency.sum(-1)) / 2)
-    return np.stack(distances)
+    frequency, first = _label_counts(store, label_values) / nodes[:, None], _first_values(label_values)
+    difference = np.abs(frequency - np.concatenate(shares))
+    # Labels that are not in the table count as well: 1 − Σ frequency is their share.
+    sums, differences = (np.add.reduceat(table, first, axis=1) for table in (frequency, difference))
+    distances: np.ndarray = (differences + 1 - sums).T / 2
+    return distances
 
 
-def _label_counts(
-    store: GraphStore, label_values: LabelBlocks | None
-) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """For each label column its values and their counts in each graph, ``[G, values]``."""
-    if store.node_labels is None:
-        return []
-    if label_values is None:
-        label_values = tuple(tuple(np.unique(labels).tolist()) for labels in node_label_columns(store))
-    label_values = label_values[: store.node_labels.size(1)]
-    sizes, first_nodes = [len(values) for values in label_values], store.host_node_ptr.numpy()
-    ends, total = np.cumsum(sizes), sum(sizes)
+def _first_values(label_values: LabelBlocks) -> np.ndarray:
+    """Index of the first value of each label column among the values of all columns."""
+    sizes = [len(values) for values in label_values]
+    first: np.ndarray = np.cumsum(sizes, dtype=np.int64) - sizes
+    return first
+
+
+def _label_counts(store: GraphStore, label_values: LabelBlocks) -> np.ndarray:
+    """Number of nodes of each graph with each value of each label column, ``[G, values of all columns]``."""
+    total, first_nodes = sum(len(values) for values in label_values), store.host_node_ptr.numpy()
     tables: list[np.ndarray] = [np.empty((0, total))]
+    if store.node_labels is None:
+        return tables[0]
     for start, end in size_chunks(store, _NODES_PER_STEP, store.neighbours.numel()):
         ptr = first_nodes[start : end + 1]
         index = label_indices(label_values, store.node_labels[ptr[0] : ptr[-1]])  # [nodes, columns]
         first_cells = np.repeat(np.arange(end - start) * total, np.diff(ptr))
-        cells = (first_cells[:, None] + (ends - sizes) + index)[index >= 0]
+        cells = (first_cells[:, None] + _first_values(label_values) + index)[index >= 0]
         tables.append(np.bincount(cells, minlength=(end - start) * total).reshape(-1, total))
-    counts = np.split(np.concatenate(tables), ends[:-1], axis=1)
-    return list(zip(label_values, counts, strict=True))
+    return np.concatenate(tables)
 
 
 def _attribute_means(store: GraphStore) -> np.ndarray:

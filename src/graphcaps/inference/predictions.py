@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, Literal, TypeVar, get_args
@@ -14,6 +14,7 @@ import torch
 from graphcaps._io.csv_cells import csv_text, escape_formula
 from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.readers.graph_metadata import GraphMetadata
+from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.abstention import abstains, check_abstention
 from graphcaps.inference.applicability import NO_NODES
@@ -397,15 +398,6 @@ def predict_store(
         if parts and mixed.parts is not None:
             answer_parts = mixed.parts.spread(~failed)
     disagreement = mutual_information(p) if fitted.is_committee else None
-    outside = None
-    if fitted.profile is not None:  # a graph that could not be predicted already has an error message
-        names = fitted.recipe.source_columns.get("node_attributes")
-        reasons = fitted.profile.reasons(store, names)
-        if fitted.disagreement_profile is not None and disagreement is not None:
-            reasons = join_reasons(reasons, fitted.disagreement_profile.reasons(disagreement))
-        outside = tuple("" if graph in errors else reason for graph, reason in enumerate(reasons))
-    elif store.empty_graphs.numel():
-        outside = tuple("" if size else NO_NODES for size in store.sizes.tolist())
     if true_classes is None and store.y is not None:
         true_classes = tuple(store.class_names[index] for index in store.y.tolist())
     return Predictions(
@@ -416,13 +408,27 @@ def predict_store(
         errors=tuple(errors.get(graph, "") for graph in range(len(store))),
         true_classes=true_classes,
         abstain_below=abstain_below,
-        out_of_distribution=outside,
+        out_of_distribution=_reasons(fitted, store, disagreement, errors),
         ids=ids,
         used_in=fitted.used_in(checked),
         disagreement=disagreement,
         max_disagreement=max_disagreement,
         parts=answer_parts,
     )
+
+
+def _reasons(
+    fitted: FittedModel, store: GraphStore, disagreement: np.ndarray | None, errors: Collection[int]
+) -> tuple[str, ...] | None:
+    """Why each graph lies outside the applicability domain, "" for others; ``None`` if nothing is known of it."""
+    if fitted.profile is None:
+        is_known = store.empty_graphs.numel() > 0
+        return tuple("" if size else NO_NODES for size in store.sizes.tolist()) if is_known else None
+    reasons = fitted.profile.reasons(store, fitted.recipe.source_columns.get("node_attributes"))
+    if fitted.disagreement_profile is not None and disagreement is not None:
+        reasons = join_reasons(reasons, fitted.disagreement_profile.reasons(disagreement))
+    # A graph that could not be predicted already has an error message.
+    return tuple("" if graph in errors else reason for graph, reason in enumerate(reasons))
 
 
 def _scores(fitted: FittedModel, checked: CheckedGraphs, shape: tuple[int, int, int]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
@@ -84,6 +84,11 @@ class MemGNN(MemoryNetwork):
             for a, b in pairwise(widths)
         )
         self.query_dropouts = nn.ModuleList(ReplicaDropout(dropout, lead=lead) for _ in self.convs)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether the attention layers have kernels for their width (:attr:`ReplicaGATConv.capturable`)."""
+        return super().capturable and all(cast(ReplicaGATConv, conv).capturable for conv in self.convs)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()

@@ -8,9 +8,10 @@ request that takes too long or crashes ends a worker, which is replaced, and not
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from graphcaps._io.lazy_names import lazy_names
+from graphcaps._io.optional_imports import require
 from graphcaps.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -19,18 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "create_app", "serve"]
 
-_MODULES = {"create_app": "graphcaps.serve.app", "serve": "graphcaps.serve.server"}
 _PACKAGES = {
     "create_app": ("fastapi", "python_multipart"),
     "serve": ("fastapi", "python_multipart", "uvicorn"),
 }
+_import_name, __dir__ = lazy_names(
+    __name__, {"graphcaps.serve.app": ["create_app"], "graphcaps.serve.server": ["serve"]}
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'graphcaps.serve' has no attribute '{name}'")
-    from graphcaps._io.optional_imports import require
-
-    for package in _PACKAGES[name]:
+    """Names the extra in the message if one of its packages is missing."""
+    for package in _PACKAGES.get(name, ()):
         require(package, extra="serve", purpose="Serving a model")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    return _import_name(name)

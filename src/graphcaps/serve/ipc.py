@@ -2,8 +2,8 @@
 
 A message is the length of the header, the header, and the parts one after the other; the header has their lengths.
 The server sends the model, then batches of requests. A worker answers the model with a description of it, and each
-batch with the number of a request that it begins to read, as far as that is not known, and at the end with all
-responses.
+batch with all responses. Before them, if the server asks for reports, it sends the number of a request that it begins
+to read, as far as that is not known.
 """
 
 from __future__ import annotations

@@ -63,12 +63,16 @@ def main(limits: Limits) -> None:
     fitted = _load(sys.stdin.buffer, limits, output)
     if fitted is None:
         return
+
+    def report(index: int) -> None:
+        _send(output, {"reading": index})
+
     while (message := read_message(sys.stdin.buffer)) is not None:
         listed = zip(message.header["requests"], message.parts, strict=True)
         requests = [WorkerRequest(**header, body=body) for header, body in listed]
         _set_alarm(limits.max_seconds + 2)
         responses = handle_batch(
-            fitted, limits, requests, on_read=lambda index: _send(output, {"reading": index})
+            fitted, limits, requests, on_read=report if message.header["reports"] else None
         )
         _set_alarm(0)
         statuses = [response.status for response in responses]
@@ -92,12 +96,8 @@ def handle_batch(
             requests while several are read together and when all are read. What is the same as in the last call, as
             for requests that list only molecules that were read together, is not reported again.
     """
-    from graphcaps.serve.request_graphs import read_molecules, read_request
-    from graphcaps.serve.responses import predict_requests, respond
-    from graphcaps.training.device import limit_threads, use_threads
+    from graphcaps.serve.responses import respond
 
-    responses: dict[int, Response] = {}
-    graphs: dict[int, list[RequestGraph]] = {}
     reading = -1
 
     def report(index: int) -> None:
@@ -106,11 +106,37 @@ def handle_batch(
             on_read(index)
         reading = index
 
-    if len(requests) > 1:
+    graphs, responses = _read_batch(fitted, limits, requests, report)
+    rows, failed = _predict_batch(fitted, limits, graphs)
+    responses |= failed
+    for index, request in enumerate(requests):
+        if index in responses:
+            continue
+        target = request.options.get("target")
+        try:
+            content = respond(fitted, request.task, graphs[index], target=target, rows=rows.get(index))
+            encoded = json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+            responses[index] = Response(200, encoded)
+        except Exception as error:
+            responses[index] = _failed(error)
+    return [responses[index] for index in range(len(requests))]
+
+
+def _read_batch(
+    fitted: FittedModel, limits: Limits, requests: Sequence[WorkerRequest], report: Callable[[int], None]
+) -> tuple[dict[int, list[RequestGraph]], dict[int, Response]]:
+    """The graphs of each request that can be read, and the responses to the others."""
+    from graphcaps.serve.request_graphs import read_molecules, read_request
+    from graphcaps.training.device import use_threads
+
+    graphs: dict[int, list[RequestGraph]] = {}
+    responses: dict[int, Response] = {}
+    are_several = len(requests) > 1  # a single request is the only one that may end the worker
+    if are_several:
         report(len(requests))
     bodies = [(request.content_type, request.body) for request in requests]
     with use_threads(1):  # operations of a few microseconds, which several threads make slower
-        molecules = read_molecules(bodies, fitted, limits) if len(requests) > 1 else None
+        molecules = read_molecules(bodies, fitted, limits) if are_several else None
         for index, request in enumerate(requests):
             if molecules is None or index not in molecules.requests:
                 report(index)
@@ -123,35 +149,32 @@ def handle_batch(
                 )
             except Exception as error:
                 responses[index] = _failed(error)
-    if len(requests) > 1:  # a single request is the only one that may end the worker
+    if are_several:
         report(len(requests))
+    return graphs, responses
+
+
+def _predict_batch(
+    fitted: FittedModel, limits: Limits, graphs: dict[int, list[RequestGraph]]
+) -> tuple[dict[int, list[dict[str, Any]]], dict[int, Response]]:
+    """The predictions of each request, and the responses to those that fail alone.
+
+    A request that is in neither failed together with others: it is to be predicted alone.
+    """
+    from graphcaps.serve.responses import predict_requests
+    from graphcaps.training.device import limit_threads
+
     rows: dict[int, list[dict[str, Any]]] = {}
+    responses: dict[int, Response] = {}
     num_nodes = {index: _num_nodes(listed) for index, listed in graphs.items()}
     for indices in _groups(num_nodes, limits):
         try:
             with limit_threads(sum(num_nodes[index] for index in indices), fitted.device):
                 rows |= zip(indices, predict_requests(fitted, [graphs[i] for i in indices]), strict=True)
-        except (
-            Exception
-        ) as error:  # each of them is predicted alone below, so that the others do not fail with it
+        except Exception as error:
             if len(indices) == 1:
                 responses[indices[0]] = _failed(error)
-    for index, request in enumerate(requests):
-        if index in responses:
-            continue
-        try:
-            content = respond(
-                fitted,
-                request.task,
-                graphs[index],
-                target=request.options.get("target"),
-                rows=rows.get(index),
-            )
-            encoded = json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-            responses[index] = Response(200, encoded)
-        except Exception as error:
-            responses[index] = _failed(error)
-    return [responses[index] for index in range(len(requests))]
+    return rows, responses
 
 
 def _num_nodes(graphs: Sequence[RequestGraph]) -> int:

@@ -35,7 +35,7 @@ class WorkerProcess:
         model (dict): Description of the model, from :func:`graphcaps.serve.responses.describe_model`.
         assets (dict): Parts of the explorer page, from :func:`graphcaps.serve.explorer_page.page_assets`.
         reading (int): Index of the request of the batch that it reads; -1 before the first, their number after the
-            last.
+            last. A request that is computed alone for the first time counts as read when it is sent.
         ended (Task): Done when the process has ended.
     """
 
@@ -56,9 +56,12 @@ class WorkerProcess:
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.reading = -1
-        requests = {"requests": [job.header for job in jobs]}
-        self.process.stdin.write(encode_message(requests, [job.body for job in jobs]))
+        # Of a single request, the report that it is read would be as much work as its response. Without it, a request
+        # may be blamed for the end of a worker that had ended before; it is tried again, and then reported.
+        reports = len(jobs) > 1 or jobs[0].failures > 0
+        self.reading = -1 if reports else 0
+        batch = {"requests": [job.header for job in jobs], "reports": reports}
+        self.process.stdin.write(encode_message(batch, [job.body for job in jobs]))
         await self.process.stdin.drain()
         while True:
             message = await receive_message(self.process.stdout)

@@ -5,8 +5,9 @@ Public names are imported on first use: a prediction needs the choice of a devic
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graphcaps._io.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
@@ -19,30 +20,20 @@ if TYPE_CHECKING:
     from graphcaps.training.tensorboard_logger import TensorBoardLogger
     from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
 
-_NAMES = {
-    "Callback": "graphcaps.training.loop",
-    "CallbackError": "graphcaps.training.loop",
-    "EpochEnd": "graphcaps.training.trainer",
-    "FeatureConfig": "graphcaps.config",
-    "FinalResult": "graphcaps.training.single_training",
-    "FinalTraining": "graphcaps.training.final_training",
-    "Replica": "graphcaps.training.replicas",
-    "ReplicaAdam": "graphcaps.training.optimizer",
-    "RunConfig": "graphcaps.config",
-    "RunInfo": "graphcaps.training.loop",
-    "SingleTraining": "graphcaps.training.single_training",
-    "TensorBoardLogger": "graphcaps.training.tensorboard_logger",
-    "TrainConfig": "graphcaps.config",
-    "Trainer": "graphcaps.training.trainer",
-    "TrainingError": "graphcaps.training.trainer",
-    "TrainingLoop": "graphcaps.training.loop",
-    "make_training": "graphcaps.training.final_training",
-    "model_factory": "graphcaps.models.builder",
-    "pick_replica": "graphcaps.training.replicas",
-    "recipe_arguments": "graphcaps.models.builder",
-    "stack_replicas": "graphcaps.training.replicas",
-    "train_final": "graphcaps.training.final_training",
-}
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "graphcaps.config": ["FeatureConfig", "RunConfig", "TrainConfig"],
+        "graphcaps.models.builder": ["model_factory", "recipe_arguments"],
+        "graphcaps.training.final_training": ["FinalTraining", "make_training", "train_final"],
+        "graphcaps.training.loop": ["Callback", "CallbackError", "RunInfo", "TrainingLoop"],
+        "graphcaps.training.optimizer": ["ReplicaAdam"],
+        "graphcaps.training.replicas": ["Replica", "pick_replica", "stack_replicas"],
+        "graphcaps.training.single_training": ["FinalResult", "SingleTraining"],
+        "graphcaps.training.tensorboard_logger": ["TensorBoardLogger"],
+        "graphcaps.training.trainer": ["EpochEnd", "Trainer", "TrainingError"],
+    },
+)
 
 __all__ = [
     "Callback",
@@ -68,14 +59,3 @@ __all__ = [
     "stack_replicas",
     "train_final",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'graphcaps.training' has no attribute '{name}'")
-    value = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

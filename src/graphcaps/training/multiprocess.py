@@ -196,7 +196,7 @@ class ProcessPoolTrainer:
 
     def _join(self, states: list[dict[str, Any]]) -> dict[str, Tensor]:
         tensors = [{name: torch.from_numpy(value) for name, value in state.items()} for state in states]
-        return join_replicas(tensors, [len(shard) for shard in self.shards])
+        return join_replicas(tensors)
 
     def close(self) -> None:
         """Ends the worker processes."""

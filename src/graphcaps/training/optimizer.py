@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.ops._triton.dispatch import supports
-from graphcaps.ops.adam.adam import AdamMemo, adam_update_, adam_update_fused_cpu_, adam_update_torch_
-from graphcaps.training.replicas import replica_of
+from graphcaps.ops.adam.adam import AdamMemo, adam_update_, adam_update_fused_cpu_
 
 __all__ = ["ReplicaAdam"]
 
@@ -24,8 +23,7 @@ class ReplicaAdam:
     the learning rate too, so that an update needs no host–device synchronisation and can be captured.
 
     Args:
-        model (Module): Parameters with one leading axis of F replicas. Layers of torch-geometric in a trunk have
-            separate parameters per replica.
+        model (Module): Parameters with one leading axis of F replicas.
         num_replicas (int): Number of replicas F.
         weight_decay (float or Tensor): Coefficient of the L2 term in the gradient. With one per replica, ``[F]``,
             learning rates are one per replica too. (default: 0.0)
@@ -49,7 +47,6 @@ class ReplicaAdam:
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         device = self.parameters[0].device
-        self._owners = [replica_of(name) for name in self.names]
         self.steps = torch.zeros(num_replicas, dtype=torch.float64, device=device)
         self.weight_decay = weight_decay
         each: tuple[int, ...] = ()
@@ -101,9 +98,8 @@ class ReplicaAdam:
             rows = (*columns, [torch.tensor(self.steps[0].item() + 1)] * len(present))
         else:
             active_replicas = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
-            owners = [self._owners[k] for k in present]
-            pairs = [(k, f) for k, owner in enumerate(owners) for f in active_replicas if owner in (None, f)]
-            parts = [[column[k] if owners[k] == f else column[k][f] for k, f in pairs] for column in columns]
+            pairs = [(k, f) for k in range(len(present)) for f in active_replicas]
+            parts = [[column[k][f] for k, f in pairs] for column in columns]
             rows = (*parts, [(self.steps[f] + 1).float() for _, f in pairs])
         adam_update_fused_cpu_(
             rows[0], rows[1], rows[2], rows[3], rows[4], float(self.rate),
@@ -116,20 +112,12 @@ class ReplicaAdam:
         assert isinstance(self.weight_decay, Tensor)
         moves = [True] * len(self.steps) if active is None else active.tolist()
         columns = self._tensors(present)
-        owners = [self._owners[k] for k in present]
         numbers = zip(moves, self.rate.tolist(), self.weight_decay.tolist(), self.steps.tolist(), strict=True)
         first = 0
         for (is_active, rate, decay, steps), run in groupby(numbers):
             end = first + len(list(run))
             if is_active:
-                rows = [
-                    [
-                        tensor[first:end] if owner is None else tensor
-                        for tensor, owner in zip(column, owners, strict=True)
-                        if owner is None or first <= owner < end
-                    ]
-                    for column in columns
-                ]
+                rows = [[tensor[first:end] for tensor in column] for column in columns]
                 counts = [torch.tensor(steps + 1.0)] * len(rows[0])
                 adam_update_fused_cpu_(
                     rows[0], rows[1], rows[2], rows[3], counts, rate,
@@ -140,27 +128,11 @@ class ReplicaAdam:
 
     def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
         self.steps += 1 if active is None else active  # a conversion would be a kernel of its own
-        parameters, grads, first, second = self._tensors([k for k in present if self._owners[k] is None])
+        parameters, grads, first, second = self._tensors(present)
         adam_update_(
             parameters, grads, first, second, self.steps, self.rate, active,
             betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay, memo=self._memo,
         )  # fmt: skip
-        # A parameter of one replica is updated as one with an axis of one replica.
-        for k in present:
-            owner = self._owners[k]
-            if owner is None:
-                continue
-            row = slice(owner, owner + 1)
-            columns = ([tensor.unsqueeze(0) for tensor in column] for column in self._tensors([k]))
-            parameters, grads, first, second = columns
-            rate, decay = self.rate, self.weight_decay
-            if isinstance(decay, Tensor):
-                rate, decay = rate[row], decay[row]
-            adam_update_torch_(
-                parameters, grads, first, second, self.steps[row], rate,
-                None if active is None else active[row],
-                betas=self.betas, epsilon=self.epsilon, weight_decay=decay, memo=self._memo,
-            )  # fmt: skip
 
     def _tensors(self, indices: list[int]) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[Tensor]]:
         """Parameters, gradients, first and second moments by index; all of them have a gradient."""

@@ -17,14 +17,10 @@ __all__ = [
     "join_replicas",
     "pick_replica",
     "replica_model",
-    "replica_of",
     "select_replicas",
     "slice_replicas",
     "stack_replicas",
 ]
-
-TRUNK_KEY = ".replicas."
-"""Part of the state-dict keys of torch-geometric layers in a trunk: a module per replica instead of a leading axis."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ def stack_replicas(
             torch.default_generator.manual_seed(replica.stream_seed)
             draw = factory if variants is None else variants.get(replica.variant, factory)
             for name, value in draw(()).to(dtype).state_dict().items():
-                _replica_view(state, name, f).copy_(value)
+                state[name][f].copy_(value)
     return stacked
 
 
@@ -110,20 +106,14 @@ def replica_model(state: Mapping[str, Tensor], factory: ModelFactory, f: int) ->
     """Replica f of the weights of a stacked model, as a single model without leading axes."""
     with forked_generator():
         single = factory(())
-    names = single.state_dict().keys()
-    values = {name: _replica_view(state, name, f).clone() for name in names}
+    values = {name: state[name][f].clone() for name in single.state_dict()}
     dtype = next(value.dtype for value in values.values() if value.is_floating_point())
     single.to(dtype).load_state_dict(values)
     return single
 
 
-# Replicas of a state: entries with a row per replica and, of torch-geometric layers in a trunk, one entry per replica.
-# The functions also take the states of optimizer and weight average, whose names contain those of the weights.
-
-
-def replica_of(name: str) -> int | None:
-    """The replica that an entry of a trunk belongs to; ``None`` for entries with one row per replica."""
-    return int(name.split(TRUNK_KEY)[1].split(".")[0]) if TRUNK_KEY in name else None
+# Replicas of a state, whose entries have a row per replica. The functions also take the states of optimizer and weight
+# average.
 
 
 def copy_replicas_(
@@ -137,16 +127,12 @@ def copy_replicas_(
     """
     rows: Tensor | None = None
     for name, value in source.items():
-        owner = replica_of(name)
-        if owner is not None:
-            if owner in replicas:
-                target[name].copy_(value)
-        elif len(replicas) == len(value):
+        if len(replicas) == len(value):
             target[name].copy_(value)
-        else:
-            if rows is None or rows.device != value.device:
-                rows = torch.tensor(replicas, dtype=torch.long, device=value.device)
-            target[name].index_copy_(0, rows, value.index_select(0, rows))
+            continue
+        if rows is None or rows.device != value.device:
+            rows = torch.tensor(replicas, dtype=torch.long, device=value.device)
+        target[name].index_copy_(0, rows, value.index_select(0, rows))
 
 
 def select_replicas(state: Mapping[str, Tensor], replicas: Sequence[int]) -> dict[str, Tensor]:
@@ -156,53 +142,14 @@ def select_replicas(state: Mapping[str, Tensor], replicas: Sequence[int]) -> dic
         state (dict): State of F replicas, without entries that are not per replica.
         replicas (list): Indices of the replicas to keep.
     """
-    kept = {}
-    for name, value in state.items():
-        owner = replica_of(name)
-        if owner is None:
-            kept[name] = value[list(replicas)]
-        elif owner in replicas:
-            kept[_rename(name, owner, list(replicas).index(owner))] = value.clone()
-    return kept
+    return {name: value[list(replicas)] for name, value in state.items()}
 
 
 def slice_replicas(state: Mapping[str, Tensor], first: int, end: int) -> dict[str, Tensor]:
     """The state of replicas ``first`` to ``end − 1`` alone, as views."""
-    part = {}
-    for name, value in state.items():
-        owner = replica_of(name)
-        if owner is None:
-            part[name] = value[first:end]
-        elif first <= owner < end:
-            part[_rename(name, owner, owner - first)] = value
-    return part
+    return {name: value[first:end] for name, value in state.items()}
 
 
-def join_replicas(states: Sequence[Mapping[str, Tensor]], counts: Sequence[int]) -> dict[str, Tensor]:
-    """The state of all replicas from the states of consecutive parts of them; undoes :func:`slice_replicas`.
-
-    Args:
-        states (list): State of each part.
-        counts (list): Number of replicas of each part.
-    """
-    joined = {}
-    for name in states[0]:
-        if replica_of(name) is None:
-            joined[name] = torch.cat([state[name] for state in states])
-    first = 0
-    for state, count in zip(states, counts, strict=True):
-        for name, value in state.items():
-            owner = replica_of(name)
-            if owner is not None:
-                joined[_rename(name, owner, owner + first)] = value
-        first += count
-    return joined
-
-
-def _rename(name: str, owner: int, new_owner: int) -> str:
-    return name.replace(f"{TRUNK_KEY}{owner}.", f"{TRUNK_KEY}{new_owner}.")
-
-
-def _replica_view(state: Mapping[str, Tensor], name: str, f: int) -> Tensor:
-    """The tensor of replica f in a stacked state, by its name in a single model."""
-    return state[_rename(name, 0, f)] if TRUNK_KEY in name else state[name][f]
+def join_replicas(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The state of all replicas from the states of consecutive parts of them; undoes :func:`slice_replicas`."""
+    return {name: torch.cat([state[name] for state in states]) for name in states[0]}

@@ -259,10 +259,11 @@ def test_values_that_move_between_attributes_are_refused() -> None:
     other = named_graph()
     for node, entry in other.nodes(data=True):
         entry |= {"mass": (float(node), 1.0), "position": node}
-    with pytest.raises(
-        ArgumentError, match=r"'node_attributes' must be the same in all graphs, as .* in graph 0, got"
-    ):
+    message = r"'node_attributes' must be the same in all graphs, as .* in graph {}, got .* in graph {}\."
+    with pytest.raises(ArgumentError, match=message.format(0, 1)):
         from_networkx([named_graph(), other], node_attributes=["position", "mass"])
+    with pytest.raises(ArgumentError, match=message.format(1, 2)):  # the first graph has no columns
+        from_networkx([nx.Graph(), named_graph(), other], node_attributes=["position", "mass"])
 
 
 def test_molecules_keep_their_featurizer() -> None:

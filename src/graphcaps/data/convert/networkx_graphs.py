@@ -84,23 +84,15 @@ def from_networkx(
     if not any(weight in entry for listed in rows for *_, entry in listed):
         weight = None
     arrays = []
-    columns: dict[
-        str, tuple[str, ...]
-    ] = {}  # names of label and attribute columns, of the first graph that has them
+    columns = _ColumnNames()
     for index, graph in enumerate(graphs):
         nodes = [(f"node {node!r}", entry) for node, entry in graph.nodes(data=True)]
         edges = [(f"edge {(a, b)!r}", entry) for a, b, _, _, entry in rows[index]]
         ends = [[row[2] for row in rows[index]], [row[3] for row in rows[index]]]
-        for table, keys, entries in (
-            ("node_labels", node_label, nodes),
-            ("node_attributes", node_attributes, nodes),
-            ("edge_labels", edge_label, edges),
-            ("edge_attributes", edge_attributes, edges),
-        ):
-            found = _column_names(index, entries, keys)
-            if found and columns.setdefault(table, found) != found:
-                expected = f"be the same in all graphs, as {', '.join(columns[table])} in graph 0"
-                raise ArgumentError(_OWNER, table, expected, f"{', '.join(found)} in graph {index}")
+        columns.add("node_labels", index, _column_names(index, nodes, node_label))
+        columns.add("node_attributes", index, _column_names(index, nodes, node_attributes))
+        columns.add("edge_labels", index, _column_names(index, edges, edge_label))
+        columns.add("edge_attributes", index, _column_names(index, edges, edge_attributes))
         arrays.append(
             GraphArrays(
                 graph.number_of_nodes(),
@@ -124,7 +116,7 @@ def from_networkx(
         name,
         class_names=class_names,
         label_names=names,
-        source_columns=columns,
+        source_columns=columns.names,
         owner=_OWNER,
     )
     return set_featurizer(
@@ -133,6 +125,32 @@ def from_networkx(
         [graph.graph.get(_FRAGMENTS) for graph in graphs],
         _OWNER,
     )
+
+
+class _ColumnNames:
+    """Names of the label and attribute columns, which all graphs that have any share.
+
+    Attributes:
+        names (dict): Names of the columns of each table.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, tuple[str, ...]] = {}
+        self._graph_of: dict[str, int] = {}  # that the names are of
+
+    def add(self, table: str, graph: int, names: tuple[str, ...]) -> None:
+        """Adds the names in one graph.
+
+        Raises:
+            ArgumentError: If a graph before has others.
+        """
+        if not names:
+            return
+        shared = self.names.setdefault(table, names)
+        first = self._graph_of.setdefault(table, graph)
+        if shared != names:
+            expected = f"be the same in all graphs, as {', '.join(shared)} in graph {first}"
+            raise ArgumentError(_OWNER, table, expected, f"{', '.join(names)} in graph {graph}")
 
 
 def to_networkx(store: GraphStore, graph: int) -> Graph:

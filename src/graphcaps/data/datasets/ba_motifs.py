@@ -16,7 +16,7 @@ the motif. Nodes have no labels and no attributes: the constant features of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -68,16 +68,8 @@ def ba_2motifs(seed: int = 0, num_graphs: int = _NUM_GRAPHS) -> GraphStore:
         ArgumentError: If the seed is negative or the number is odd.
     """
     _check("ba_2motifs", seed, num_graphs)
-    random = PortableRandom(seed, 2)
-    labels: list[int] = []
-    graphs: list[_Graph] = []
-    for _ in range(num_graphs // 2):
-        for label in random.shuffled(range(2)):
-            graph = _Graph(20, random)
-            graph.attach(TWO_MOTIFS_KINDS[1 + label], TWO_MOTIFS_KINDS, random)
-            graph.shuffle(random)
-            graphs.append(graph)
-            labels.append(label)
+    random, house, cycle = PortableRandom(seed, 2), ("house",), ("cycle",)
+    graphs, labels = _draw(num_graphs, 25, lambda label: cycle if label else house, TWO_MOTIFS_KINDS, random)
     return _to_store("ba-2motifs", graphs, labels, TWO_MOTIFS_KINDS[1:])
 
 
@@ -100,18 +92,42 @@ def ba_multishapes(seed: int = 0, num_graphs: int = _NUM_GRAPHS) -> GraphStore:
     """
     _check("ba_multishapes", seed, num_graphs)
     random = PortableRandom(seed, 3)
-    labels: list[int] = []
+
+    def motifs(label: int) -> Sequence[str]:
+        return random.choose(_PAIRS if label else _OTHERS)
+
+    graphs, labels = _draw(num_graphs, 40, motifs, MULTISHAPES_KINDS, random)
+    return _to_store("ba-multishapes", graphs, labels, ("other", "two"))
+
+
+def _draw(
+    num_graphs: int,
+    num_nodes: int,
+    motifs: Callable[[int], Sequence[str]],
+    kinds: Sequence[str],
+    random: PortableRandom,
+) -> tuple[list[_Graph], list[int]]:
+    """Graphs and their classes, of which every other one is of each class.
+
+    Args:
+        num_graphs (int): Number of graphs, even.
+        num_nodes (int): Number of nodes of a graph, motifs included.
+        motifs (callable): Kinds of the motifs of a graph of a class.
+        kinds (sequence): All kinds.
+        random (PortableRandom): Draws the graphs.
+    """
     graphs: list[_Graph] = []
+    labels: list[int] = []
     for _ in range(num_graphs // 2):
         for label in random.shuffled(range(2)):
-            motifs = random.choose(_PAIRS if label else _OTHERS)
-            graph = _Graph(40 - sum(_MOTIFS[kind].num_nodes for kind in motifs), random)
-            for kind in motifs:
-                graph.attach(kind, MULTISHAPES_KINDS, random)
+            attached = motifs(label)
+            graph = _Graph(num_nodes - sum(_MOTIFS[kind].num_nodes for kind in attached), random)
+            for kind in attached:
+                graph.attach(kind, kinds, random)
             graph.shuffle(random)
             graphs.append(graph)
             labels.append(label)
-    return _to_store("ba-multishapes", graphs, labels, ("other", "two"))
+    return graphs, labels
 
 
 class _Graph:

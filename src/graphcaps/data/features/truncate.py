@@ -125,27 +125,17 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
     source, target = source[entries], target[entries]
     local = new_row[target] - node_ptr[graph[source]]
     degree = torch.bincount(new_row[source], minlength=nodes.numel())
-
-    def pick(tensor: Tensor | None, rows: Tensor) -> Tensor | None:
-        return None if tensor is None else tensor[rows]
-
     truncated = replace(
         store,
         node_ptr=node_ptr,
         edge_ptr=torch.nn.functional.pad(degree.cumsum(0), (1, 0)),
         neighbours=local.to(store.neighbours.dtype),
-        node_labels=pick(store.node_labels, nodes),
-        node_attributes=pick(store.node_attributes, nodes),
-        edge_labels=pick(store.edge_labels, entries),
-        edge_attributes=pick(store.edge_attributes, entries),
-        edge_weight=pick(store.edge_weight, entries),
-        edge_kind=pick(store.edge_kind, entries),
-        truth={key: value[nodes] for key, value in store.truth.items()},
+        **store.select_columns(nodes, entries),
         structure=None,
     )
     return TruncatedStore(
         truncated,
-        pick(x, nodes),
+        None if x is None else x[nodes],
         nodes,
         truncated_graphs,
         store.num_nodes - nodes.numel(),

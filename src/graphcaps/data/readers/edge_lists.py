@@ -27,6 +27,7 @@ from graphcaps.data.label_encoding import label_code
 from graphcaps.data.readers.graph_metadata import GraphMetadata, StoreWithMetadata
 from graphcaps.data.readers.row_rules import (
     LabelledRows,
+    SetRows,
     UnlabelledPolicy,
     check_policy,
     read_labels,
@@ -96,12 +97,7 @@ def read_edge_list(
     Raises:
         DataError: At the first error, with file, line, what was expected and what was found.
     """
-    path = Path(path)
-    if path.is_dir():
-        edges_path = find_edge_list(path)
-        if edges_path is None:
-            raise DataError(path, "a table edges.csv", "none")
-        path = edges_path
+    path = _edges_path(Path(path))
     has_companions = path.stem == "edges"
     graphs = graphs or (_find_table(path.parent, "graphs") if has_companions else None)
     nodes = nodes or (_find_table(path.parent, "nodes") if has_companions else None)
@@ -133,7 +129,7 @@ def read_edge_list(
         weight = torch.tensor(edge_table.numbers("weight"), dtype=torch.float64)
     without_set = {} if sets is None else sets.skipped
     rows = [row for row in (range(len(read)) if labels is None else labels.rows) if row not in without_set]
-    listed, graphs_of = list(read), list(read.values())
+    graphs_of = list(read.values())
     is_complete = labels is not None and labels.is_complete
     arrays = [
         GraphArrays(
@@ -162,19 +158,41 @@ def read_edge_list(
         },
         owner="read_edge_list",
     )
-    set_names = None if sets is None else tuple(sets.names[row] for row in rows)
-    missing = {row.line: row for row in without_set.values()}
+    return StoreWithMetadata(store, _metadata(list(read), rows, labels, sets))
+
+
+def _edges_path(path: Path) -> Path:
+    """The table of edges, which may be given by its folder."""
+    if not path.is_dir():
+        return path
+    found = find_edge_list(path)
+    if found is None:
+        raise DataError(path, "a table edges.csv", "none")
+    return found
+
+
+def _metadata(
+    ids: Sequence[str], rows: Sequence[int], labels: LabelledRows | None, sets: SetRows | None
+) -> GraphMetadata:
+    """Ids, sets and classes of the graphs that were read, and those that were left out.
+
+    Args:
+        ids (sequence): Id of each row of the table of graphs.
+        rows (sequence): Rows that were read.
+        labels, sets (optional): Classes and sets of the rows.
+    """
+    missing = {} if sets is None else {row.line: row for row in sets.skipped.values()}
     missing |= {} if labels is None else {row.line: row for row in labels.skipped}
     skipped = tuple(missing[line] for line in sorted(missing))
-    metadata = GraphMetadata(
-        tuple(listed[row] for row in rows),
-        set_names,
+    kept = set(rows)
+    return GraphMetadata(
+        tuple(ids[row] for row in rows),
+        None if sets is None else tuple(sets.names[row] for row in rows),
         skipped=skipped,
         row_indices=tuple(rows) if skipped else None,
-        skipped_ids=tuple(name for row, name in enumerate(listed) if row not in set(rows)),
-        classes=None if names is None or is_complete else names,
+        skipped_ids=tuple(name for row, name in enumerate(ids) if row not in kept),
+        classes=None if labels is None or labels.is_complete else labels.names,
     )
-    return StoreWithMetadata(store, metadata)
 
 
 def _read_graphs(table: Table | None) -> dict[str, _Graph]:
