@@ -20,6 +20,7 @@ from graphcaps.inference.mixture import Mixture
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
 from graphcaps.models.lookup import find_model
+from graphcaps.nn import HGCN
 from graphcaps.nn.capsule_use import CapsuleCollapseWarning
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.auto_config import resolve_config
@@ -108,6 +109,26 @@ def small_committee() -> FittedModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CapsuleCollapseWarning)
         return train_final(planted(), config, validation=0.2, device="cpu", members=3).model
+
+
+@cache
+def two_level_model() -> FittedModel:
+    """HGCN with levels of four and three capsules on :func:`planted`, with a validation set and mean coefficients."""
+    config = RunConfig(
+        model_arguments=HGCN_SMALL | {"num_capsules": (4, 3)},
+        training=TrainConfig(epochs=2, batch_size=8, learning_rate=0.01),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CapsuleCollapseWarning)
+        return train_final(planted(), config, validation=0.2, device="cpu").model
+
+
+def means_of(model: FittedModel, member: int = 0) -> tuple[torch.Tensor, ...]:
+    """The mean coefficients of a member, which has them."""
+    network = model.members[member]
+    assert isinstance(network, HGCN)
+    assert network.mean_coefficients is not None
+    return network.mean_coefficients
 
 
 @cache

@@ -13,9 +13,11 @@ from graphcaps import load_dataset
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
+from graphcaps.data.precompute import precompute
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops.structure.modularity_groups import ModularityGroups
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.cuda_graphs import BucketedRunner, StepSize, can_capture
@@ -57,6 +59,7 @@ def _trainer(
     encoded = encode_graphs(store, FeatureRecipe())
     store = with_kinds(store, EDGE_KINDS)
     store = with_weights(store) if weighted_edges else store
+    store = precompute(store, ModularityGroups()) if arguments.get("parts") == "groups" else store
     sizes = (encoded.x.size(-1), store.num_classes)
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:
@@ -100,10 +103,15 @@ def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) 
         ("hgcn", {"context": "gin", "context_jumping": True}),
         ("hgcn", {"context": "residual", "formulation": "paper"}),
         ("hgcn", {"parts": "blocks"}),
+        ("hgcn", {"parts": "groups"}),
+        ("hgcn", {"reconstruct_up_to": 12}),
+        ("hgcn", {"reconstruct_up_to": 12, "formulation": "paper"}),
+        ("hgcn", {"reconstruct_up_to": 1, "weighted_edges": True}),
         ("hgcn", {"trunk": "gin", "trunk_layers": 2}),
         ("hgcn", {"trunk": "sage"}),
         ("hgcn", {"trunk": "gat"}),
         ("hgcn", {"trunk": "gat", "edge_kinds": EDGE_KINDS}),
+        ("hgcn", {"trunk": "gine", "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"edge_kinds": EDGE_KINDS}),
         ("hgcn", {"context": "residual", "edge_kinds": EDGE_KINDS}),
         ("hgcn", {"context": "gin", "edge_kinds": EDGE_KINDS}),
@@ -155,11 +163,16 @@ def test_captures_find_their_kernels_compiled(tmp_path: Path, monkeypatch: pytes
     assert late == []
 
 
-def test_repeated_and_resumed_trainings_are_identical() -> None:
-    one, two = (_trainer("hgcn", "captured") for _ in range(2))
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"reconstruct_up_to": 12}, {"formulation": "paper"}, {"parts": "blocks"}],
+    ids=str,
+)
+def test_repeated_and_resumed_trainings_are_identical(arguments: dict[str, Any]) -> None:
+    one, two = (_trainer("hgcn", "captured", **arguments) for _ in range(2))
     events, again = list(one.run()), [two.run_epoch()]
     state = {name: value.clone() for name, value in two.state().items()}
-    resumed = _trainer("hgcn", "captured")
+    resumed = _trainer("hgcn", "captured", **arguments)
     resumed.load_state(state)
     again += list(resumed.run())
     assert [event.train_loss for event in events] == [event.train_loss for event in again]
@@ -169,9 +182,11 @@ def test_repeated_and_resumed_trainings_are_identical() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("weighted_edges", [False, True])
-def test_steps_need_no_host_synchronisation(weighted_edges: bool) -> None:
-    trainer = _trainer("hgcn", "captured", weighted_edges=weighted_edges)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"weighted_edges": True}, {"reconstruct_up_to": 12}, {"formulation": "paper"}], ids=str
+)
+def test_steps_need_no_host_synchronisation(arguments: dict[str, Any]) -> None:
+    trainer = _trainer("hgcn", "captured", **arguments)
     trainer.run_epoch()
     runner = trainer._runner
     assert isinstance(runner, BucketedRunner)

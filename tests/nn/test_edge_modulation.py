@@ -178,14 +178,3 @@ def test_a_trunk_passes_one_hot_labels_to_an_own_module():
     assert_equal(trunk(graphs.x, graphs.edge_index, edge_attr=labels), graphs.x)
     assert seen[0][1].dtype == torch.float64
     assert by_pair(*seen[0]) == by_pair(*one_hot_labels(graphs, labels))
-
-
-def test_a_gine_trunk_equals_torch_geometric_layers():
-    graphs, labels = labelled()
-    torch.manual_seed(0)
-    trunk = Trunk("gine", 5, num_layers=2, edge_kinds=KINDS).double()
-    actual = trunk(graphs.x, graphs.edge_index, edge_attr=labels)
-    unique, one_hot = one_hot_labels(graphs, labels)
-    stack = trunk.replicas[0].layers
-    expected = stack[1](stack[0](graphs.x, unique, one_hot).relu(), unique, one_hot)
-    assert_equal(actual, expected)

@@ -5,12 +5,12 @@ import torch
 from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import GCNConv
-from torch_geometric.utils import coalesce
 
 from graphcaps.errors import ShapeError
 from graphcaps.nn import ReplicaGCNConv
 from tests.graphs import Graphs, assert_equal, random_graphs
 from tests.nn.graph_strategies import graphs_with_weights
+from tests.nn.pyg_equality import compare_layers, compare_weighted_layers
 
 
 def _pair(in_channels: int, out_channels: int, bias: bool = True) -> tuple[ReplicaGCNConv, GCNConv]:
@@ -33,13 +33,7 @@ def test_equals_torch_geometric(sizes: list[int], width: int, bias: bool) -> Non
     torch.manual_seed(0)
     graphs = random_graphs(sizes)
     ours, theirs = _pair(5, width, bias)
-    one, two = graphs.x.clone().requires_grad_(), graphs.x.clone().requires_grad_()
-    value = ours(one, graphs.edge_index, graphs.batch)
-    expected = theirs(two, coalesce(graphs.edge_index))
-    assert_equal(value, expected)
-    value.sin().sum().backward()
-    expected.sin().sum().backward()
-    assert_equal(one.grad, two.grad, "gradient of x")
+    compare_layers(ours, theirs, graphs)
     assert_equal(ours.weight.grad.T, theirs.lin.weight.grad, "gradient of the weight")
     if ours.bias is not None:
         assert_equal(ours.bias.grad, theirs.bias.grad, "gradient of the bias")
@@ -51,13 +45,7 @@ def test_equals_torch_geometric_on_weighted_graphs(drawn: tuple[Graphs, Tensor])
     graphs, weight = drawn
     torch.manual_seed(0)
     ours, theirs = _pair(graphs.x.size(1), 3)
-    one, two = weight.clone().requires_grad_(), weight.clone().requires_grad_()
-    value = ours(graphs.x, graphs.edge_index, graphs.batch, edge_weight=torch.cat([one, one]))
-    expected = theirs(graphs.x, graphs.edge_index, torch.cat([two, two]))
-    assert_equal(value, expected)
-    value.sin().sum().backward()
-    expected.sin().sum().backward()
-    assert_equal(one.grad, two.grad, "gradient of the edge weights")
+    compare_weighted_layers(ours, theirs, graphs, weight)
 
 
 def test_initial_weights_have_the_bound_of_one_replica() -> None:

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import MLP, GINConv
-from torch_geometric.utils import coalesce
 
 from graphcaps.nn import ReplicaGINConv, ReplicaMLP
 from tests.graphs import Graphs, assert_equal, random_graphs
 from tests.nn.graph_strategies import graphs_with_weights
+from tests.nn.pyg_equality import compare_layers
 
 
 def _pair(in_channels: int, **options: Any) -> tuple[ReplicaGINConv, Any]:
@@ -36,13 +36,7 @@ def test_equals_torch_geometric(sizes: list[int], train_epsilon: bool, training:
     ours, theirs = _pair(5, train_epsilon=train_epsilon)
     ours.train(training)
     theirs.train(training)
-    one, two = graphs.x.clone().requires_grad_(), graphs.x.clone().requires_grad_()
-    value = ours(one, graphs.edge_index, graphs.batch)
-    expected = theirs(two, coalesce(graphs.edge_index))
-    assert_equal(value, expected)
-    value.sin().sum().backward()
-    expected.sin().sum().backward()
-    assert_equal(one.grad, two.grad, "gradient of x")
+    compare_layers(ours, theirs, graphs)
     for mine, other in zip(ours.mlp.linears, theirs.nn.lins, strict=True):
         assert_equal(mine.weight.grad.T, other.weight.grad, "gradient of a weight")
     assert ("epsilon" in dict(ours.named_parameters())) is train_epsilon

@@ -7,13 +7,13 @@ import torch
 from hypothesis import given
 from torch import Tensor
 from torch_geometric.nn import GraphConv, SAGEConv
-from torch_geometric.utils import coalesce
 
 from graphcaps.errors import ArgumentError
 from graphcaps.nn import ReplicaSAGEConv
 from graphcaps.nn.sage_conv import Aggregation
 from tests.graphs import Graphs, assert_equal, random_graphs
 from tests.nn.graph_strategies import graphs_with_weights
+from tests.nn.pyg_equality import compare_layers, compare_weighted_layers
 
 
 def _copy(ours: ReplicaSAGEConv, neighbours: Any, root: Any) -> None:
@@ -42,13 +42,7 @@ def test_equals_torch_geometric(sizes: list[int], options: dict[str, Any]) -> No
         **{name: value for name, value in options.items() if name != "aggregation"},
     ).double()
     _copy(ours, theirs.lin_l, theirs.lin_r if ours.root is not None else None)
-    one, two = graphs.x.clone().requires_grad_(), graphs.x.clone().requires_grad_()
-    value = ours(one, graphs.edge_index, graphs.batch)
-    expected = theirs(two, coalesce(graphs.edge_index))
-    assert_equal(value, expected)
-    value.sin().sum().backward()
-    expected.sin().sum().backward()
-    assert_equal(one.grad, two.grad, "gradient of x")
+    compare_layers(ours, theirs, graphs)
     assert_equal(ours.neighbours.weight.grad.T, theirs.lin_l.weight.grad, "gradient of W₁")
     if ours.root is not None:
         assert_equal(ours.root.weight.grad.T, theirs.lin_r.weight.grad, "gradient of W₂")
@@ -64,13 +58,7 @@ def test_weighted_edges_equal_torch_geometric_graph_conv(
     ours = ReplicaSAGEConv(graphs.x.size(1), 3, aggregation=aggregation).double()
     theirs = GraphConv(graphs.x.size(1), 3, aggr="mean" if aggregation == "mean" else "add").double()
     _copy(ours, theirs.lin_rel, theirs.lin_root)
-    one, two = weight.clone().requires_grad_(), weight.clone().requires_grad_()
-    value = ours(graphs.x, graphs.edge_index, graphs.batch, edge_weight=torch.cat([one, one]))
-    expected = theirs(graphs.x, graphs.edge_index, torch.cat([two, two]))
-    assert_equal(value, expected)
-    value.sin().sum().backward()
-    expected.sin().sum().backward()
-    assert_equal(one.grad, two.grad, "gradient of the edge weights")
+    compare_weighted_layers(ours, theirs, graphs, weight)
 
 
 def test_unknown_aggregation_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GINConv, GINEConv, SAGEConv
 from torch_geometric.utils import coalesce
 
 from graphcaps.errors import ArgumentError, ShapeError
@@ -18,7 +18,7 @@ from graphcaps.ops.edge_kinds import edge_kind, one_hot_kinds
 from tests.graphs import assert_equal, random_graphs
 
 KINDS = (3, 2)
-OWN_LAYERS = [("gin", ()), ("sage", ()), ("gat", ()), ("gat", KINDS)]
+OWN_LAYERS = [("gin", ()), ("sage", ()), ("gat", ()), ("gat", KINDS), ("gine", KINDS)]
 
 
 class _Identity(nn.Module):
@@ -39,15 +39,22 @@ def _reference(kind: str, edge_kinds: tuple[int, ...]) -> nn.Module:
     """The layer of torch-geometric that a layer of a trunk equals; self-loops have no edge label."""
     return {
         "gin": lambda: GINConv(_mlp(), train_eps=True),
+        "gine": lambda: GINEConv(_mlp(), train_eps=True, edge_dim=sum(edge_kinds)),
         "sage": lambda: SAGEConv(5, 5),
         "gat": lambda: GATConv(5, 5, edge_dim=sum(edge_kinds) or None, fill_value=0.0),
     }[kind]().double()  # fmt: skip
 
 
+def _label_pairs(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    return [(ours["label"], theirs["lin.weight"].mT), (ours["label_bias"], theirs["lin.bias"])]
+
+
 def _pairs(kind: str, ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Our parameters, or their gradients, each with the part of those of torch-geometric that it equals."""
-    if kind == "gin":
+    if kind in ("gin", "gine"):
+        labels = _label_pairs(ours, theirs) if kind == "gine" else []
         return [
+            *labels,
             (ours["epsilon"].flatten(), theirs["eps"].flatten()),
             (ours["mlp.linears.0.weight"], theirs["nn.0.weight"].mT),
             (ours["mlp.linears.0.bias"], theirs["nn.0.bias"]),
@@ -87,7 +94,7 @@ def test_named_trunks_equal_torch_geometric_layers(kind: str, edge_kinds: tuple[
     ]
     with torch.no_grad():
         for ours, theirs in both:
-            if edge_kinds:
+            if "lin_edge.weight" in theirs:
                 theirs["lin_edge.weight"].zero_()
                 theirs["att_edge"].fill_(1)
             for one, two in _pairs(kind, ours, theirs):
@@ -142,7 +149,8 @@ def test_factored_and_naive_routing_are_equal_with_a_trunk(kind: str) -> None:
         ("gin", (), 2 * WIDEST_ATTENTION, True),
         ("gat", (), WIDEST_ATTENTION, True),
         ("gat", (), 2 * WIDEST_ATTENTION, False),  # no kernel
-        ("gine", KINDS, 8, False),
+        ("gine", KINDS, 8, True),
+        ("gine", KINDS, 2 * WIDEST_ATTENTION, True),
         (_Identity(), (), 8, False),
     ],
     ids=str,
@@ -154,7 +162,7 @@ def test_steps_without_torch_geometric_can_be_captured(
     assert model.layers[0].trunk.capturable is capturable
     assert model.capturable is capturable
     sampled = HGCN(5, 2, capsule_dim=capsule_dim, trunk=trunk, edge_kinds=edge_kinds, reconstruct_up_to=4096)
-    assert not sampled.capturable
+    assert sampled.capturable is capturable
 
 
 @pytest.mark.parametrize("kind", ["gin", "sage", "gat"])

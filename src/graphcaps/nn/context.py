@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -129,7 +129,7 @@ class Context(GraphLayer[Tensor]):
         }[self.kind]
         h, outputs = x, [x]
         for number in range(len(self.weights)):
-            h = h + layer(number, h, edges, segments)
+            h = layer(number, h, edges, segments)
             outputs.append(h)
         if self.jump is not None:
             h = torch.cat(outputs, -1) @ self.jump
@@ -138,28 +138,29 @@ class Context(GraphLayer[Tensor]):
         return h
 
     def _residual(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        return self._messages(number, h, edges, segments).relu()
+        return self._norm(number).activate(self._messages(number, h, edges, segments), segments.row_mask, h)
 
     def _gated(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        a, g = self._messages(number, h, edges, segments).chunk(2, -1)
-        return a.relu() * g.sigmoid()
+        messages = self._messages(number, h, edges, segments)
+        return self._norm(number).activate(messages, segments.row_mask, h, gated=True)
 
     def _gin(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         if self.edge_kinds:
             total: Tensor = self.modulations[number](h, edges, segments)
         else:
             total = h + neighbour_sum(h, edges)
-        inner = self.norms[number](total @ self.weights[number], segments.row_mask).relu()
-        outer: Tensor = self.outer_norms[number](inner @ self.outer_weights[number], segments.row_mask)
-        return outer.relu()
+        inner = self._norm(number).activate(total @ self.weights[number], segments.row_mask)
+        outer = cast(RaggedBatchNorm, self.outer_norms[number])
+        return outer.activate(inner @ self.outer_weights[number], segments.row_mask, h)
 
     def _messages(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        """BatchNorm([h, Âh] W) of a layer."""
+        """[h, Âh] W of a layer."""
         hop = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
-        messages: Tensor = self.norms[number](
-            torch.cat([h, hop], -1) @ self.weights[number], segments.row_mask
-        )
+        messages: Tensor = torch.cat([h, hop], -1) @ self.weights[number]
         return messages
+
+    def _norm(self, number: int) -> RaggedBatchNorm:
+        return cast(RaggedBatchNorm, self.norms[number])
 
     def extra_repr(self) -> str:
         shown = f"{self.channels}, num_layers={len(self.weights)}, kind='{self.kind}', hops={self.hops}"

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
+from graphcaps.ops._triton.dispatch import WIDEST_ATTENTION
 from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.propagation.edge_attention import edge_attention
 from graphcaps.ops.propagation.modulated_hop import kind_table
@@ -63,6 +64,12 @@ class ReplicaGATConv(GraphLayer[Tensor]):
         self.label = nn.Parameter(torch.empty(*lead, labels, 1)) if labels else None
         self.bias = nn.Parameter(torch.empty(*lead, out_channels))
         self.reset_parameters()
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a training step can be captured as a CUDA graph: attention over rows that its kernel does not take
+        synchronises with the host."""
+        return self.out_channels <= WIDEST_ATTENTION
 
     def reset_parameters(self) -> None:
         glorot_(self.weight, self.in_channels, self.out_channels)

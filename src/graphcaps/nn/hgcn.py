@@ -317,11 +317,10 @@ class HGCN(GraphModel):
 
     @property
     def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph: sampled pairs and some trunks
-        (:attr:`Trunk.capturable`) synchronise with the host."""
-        sampled = self.decoder is not None and self.decoder.reconstruct_up_to is not None
+        """Whether a training step can be captured as a CUDA graph: some trunks (:attr:`Trunk.capturable`) synchronise
+        with the host."""
         trunks = [cast(CapsuleLayer, layer).trunk for layer in self.layers]
-        return not sampled and all(trunk is None or trunk.capturable for trunk in trunks)
+        return all(trunk is None or trunk.capturable for trunk in trunks)
 
     @property
     def precomputation(self) -> Precomputation | None:

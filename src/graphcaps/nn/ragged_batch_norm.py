@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphcaps.ops.batch_norm.activated_norm import activated_norm
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm, standardise
 from graphcaps.ops.propagation.normalised_hop import Hop, normalised_hop
 from graphcaps.types import EdgeTable, Segments
@@ -63,6 +64,21 @@ class RaggedBatchNorm(nn.Module):
         A mask of graphs with n rows each, ``[*lead, V / n]``, stands for all their rows.
         """
         return batch_norm(x, mask, self.weight, self.bias, self._running, **self._options)
+
+    def activate(
+        self, x: Tensor, mask: Tensor | None = None, residual: Tensor | None = None, *, gated: bool = False
+    ) -> Tensor:
+        """``residual + relu(forward(x))``, or with a gate for each column, in the passes of ``forward`` alone.
+
+        Args:
+            x, mask: As in ``forward``.
+            residual (Tensor, optional): Added to the result, ``[*lead, V, C]``. (default: 0)
+            gated (bool): Whether the second half of the channels are gates of the first, whose sigmoid multiplies it.
+                (default: False)
+        """
+        return activated_norm(
+            x, mask, self.weight, self.bias, self._running, residual, gated=gated, **self._options
+        )
 
     def standardise(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         r"""As ``forward``, without :math:`\gamma`, :math:`\beta` and gradient. Running averages are updated too.

@@ -5,9 +5,9 @@ Public names are imported on first use, as in :mod:`graphcaps.data`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from graphcaps._io.lazy_names import lazy_names
 from graphcaps.ops.squash import squash  # at once: a module has the same name
 
 if TYPE_CHECKING:
@@ -40,49 +40,44 @@ if TYPE_CHECKING:
     from graphcaps.ops.structure.pool_members import pool_members
     from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
 
-_NAMES = {
-    "CleanEdges": "graphcaps.ops.edges",
-    "EdgeReport": "graphcaps.ops.edges",
-    "GraphLevel": "graphcaps.ops.structure.precomputation",
-    "GraphStructure": "graphcaps.ops.structure.precomputation",
-    "PAPER": "graphcaps.ops.reconstruction.pair_loss_naive",
-    "PairRule": "graphcaps.ops.reconstruction.pair_loss_naive",
-    "PlainGraph": "graphcaps.ops.structure.precomputation",
-    "Precomputation": "graphcaps.ops.structure.precomputation",
-    "RELEASED": "graphcaps.ops.reconstruction.pair_loss_naive",
-    "Selection": "graphcaps.ops.ragged.selection",
-    "TopK": "graphcaps.ops.ragged.top_k",
-    "clamp_adjacency": "graphcaps.ops.coarsening",
-    "clean_edges": "graphcaps.ops.edges",
-    "clear_padding": "graphcaps.ops.ragged.reductions",
-    "coarsen": "graphcaps.ops.coarsening",
-    "degrees": "graphcaps.ops.propagation.propagation",
-    "dense_coarsen": "graphcaps.ops.coarsening",
-    "dense_propagate": "graphcaps.ops.propagation.propagation",
-    "edge_table": "graphcaps.ops.edges",
-    "induced_scale": "graphcaps.ops.propagation.propagation",
-    "modulated_hop": "graphcaps.ops.propagation.modulated_hop",
-    "neighbour_count": "graphcaps.ops.propagation.propagation",
-    "neighbour_mean": "graphcaps.ops.propagation.propagation",
-    "neighbour_sum": "graphcaps.ops.propagation.propagation",
-    "pool_members": "graphcaps.ops.structure.pool_members",
-    "propagate": "graphcaps.ops.propagation.propagation",
-    "reconstruction_loss": "graphcaps.ops.reconstruction.pair_loss",
-    "reconstruction_loss_naive": "graphcaps.ops.reconstruction.pair_loss_naive",
-    "route": "graphcaps.ops.routing",
-    "route_dense": "graphcaps.ops.routing",
-    "route_votes": "graphcaps.ops.routing",
-    "segment_broadcast": "graphcaps.ops.ragged.tiles",
-    "segment_max": "graphcaps.ops.ragged.reductions",
-    "segment_mean": "graphcaps.ops.ragged.reductions",
-    "segment_sort": "graphcaps.ops.ragged.segment_sort",
-    "segment_sum": "graphcaps.ops.ragged.tiles",
-    "segment_top_k": "graphcaps.ops.ragged.top_k",
-    "select_top": "graphcaps.ops.ragged.selection",
-    "selected_max": "graphcaps.ops.ragged.selection",
-    "selected_mean": "graphcaps.ops.ragged.selection",
-    "to_edge_index": "graphcaps.ops.propagation.propagation",
-}
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "graphcaps.ops.coarsening": ["clamp_adjacency", "coarsen", "dense_coarsen"],
+        "graphcaps.ops.edges": ["CleanEdges", "EdgeReport", "clean_edges", "edge_table"],
+        "graphcaps.ops.propagation.modulated_hop": ["modulated_hop"],
+        "graphcaps.ops.propagation.propagation": [
+            "degrees",
+            "dense_propagate",
+            "induced_scale",
+            "neighbour_count",
+            "neighbour_mean",
+            "neighbour_sum",
+            "propagate",
+            "to_edge_index",
+        ],
+        "graphcaps.ops.ragged.reductions": ["clear_padding", "segment_max", "segment_mean"],
+        "graphcaps.ops.ragged.segment_sort": ["segment_sort"],
+        "graphcaps.ops.ragged.selection": ["Selection", "select_top", "selected_max", "selected_mean"],
+        "graphcaps.ops.ragged.tiles": ["segment_broadcast", "segment_sum"],
+        "graphcaps.ops.ragged.top_k": ["TopK", "segment_top_k"],
+        "graphcaps.ops.reconstruction.pair_loss": ["reconstruction_loss"],
+        "graphcaps.ops.reconstruction.pair_loss_naive": [
+            "PAPER",
+            "PairRule",
+            "RELEASED",
+            "reconstruction_loss_naive",
+        ],
+        "graphcaps.ops.routing": ["route", "route_dense", "route_votes"],
+        "graphcaps.ops.structure.pool_members": ["pool_members"],
+        "graphcaps.ops.structure.precomputation": [
+            "GraphLevel",
+            "GraphStructure",
+            "PlainGraph",
+            "Precomputation",
+        ],
+    },
+)
 
 __all__ = [
     "PAPER",
@@ -128,14 +123,3 @@ __all__ = [
     "squash",
     "to_edge_index",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'graphcaps.ops' has no attribute '{name}'")
-    value = globals()[name] = getattr(importlib.import_module(_NAMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -165,7 +165,7 @@ def test_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not supports("segment_sum", torch.ones(2, 3, dtype=torch.long))
         assert not supports("layout_batch", torch.ones(2, dtype=torch.long))
         assert supports("dense_hop", x, torch.ones(2, 2))
-        assert not supports("dense_hop", x, torch.ones(2, 2, requires_grad=True))
+        assert supports("dense_hop", x, torch.ones(2, 2, requires_grad=True))
         assert not supports("weighted_degrees", torch.ones(2, requires_grad=True))
         rows, weight = torch.zeros(2, dtype=torch.long), torch.ones(4)
         hop = x, torch.ones(3), rows, rows

@@ -35,6 +35,34 @@ def test_dense_hop_equals_torch(kernel_device: str, n: int, d: int, lead: tuple[
     assert_equal(leaf.grad.cpu().double(), reference.grad, "gradient", 2e-6)
 
 
+@pytest.mark.parametrize(
+    ("n", "d", "lead"),
+    [(1, 8, (2,)), (5, 128, ()), (20, 32, (2,)), (25, 160, ())],
+)
+def test_the_adjacency_gets_its_gradient(
+    kernel_device: str, empty_is_nan: None, n: int, d: int, lead: tuple[int, ...]
+) -> None:
+    from graphcaps.ops.propagation.dense_hop_triton import dense_hop
+
+    torch.manual_seed(n + d)
+    u, gradient = torch.randn(2, *lead, 4, n, d)
+    shared = torch.randn(*lead, 4, 1, d)
+    A = torch.rand(*lead, 4, n, n)
+    A[..., 0, :, :] = 0  # a sum of exactly 0 has a gradient
+    A[..., 1, 0, :] = -2  # a sum below 0 counts as 0, and its scale has none
+    exact = [value.double().requires_grad_() for value in (u, A)]
+    results = [dense_propagate(*exact), exact[0].mean(-2, keepdim=True)]
+    torch.autograd.backward(results, [gradient.double(), shared.double()])
+    leaves = [value.to(kernel_device).requires_grad_() for value in (u, A)]
+    actual = dense_hop(*leaves)
+    torch.autograd.backward(actual, [gradient.to(kernel_device), shared.to(kernel_device)])
+    for name, leaf, reference in zip(("u", "A"), leaves, exact, strict=True):
+        assert leaf.grad is not None
+        assert reference.grad is not None
+        scale = float(reference.grad.abs().max())
+        assert_equal(leaf.grad.cpu().double() / scale, reference.grad / scale, f"gradient of {name}", 2e-6)
+
+
 def test_padding_graphs_touch_no_other(kernel_device: str) -> None:
     from graphcaps.ops.propagation.dense_hop_triton import dense_hop
 

@@ -44,6 +44,7 @@ __all__ = [
     "MOST_ASSIGNMENT_COLUMNS",
     "MOST_DENSE_CAPSULES",
     "MOST_ROUTED_CAPSULES",
+    "MOST_SAMPLED_PAIRS",
     "TRITON_FORMS",
     "WHOLE_BATCH",
     "WIDEST_ACTIVATION",
@@ -76,6 +77,8 @@ WIDEST_ROUTED_CAPSULE = 128
 """Largest d and d' of the routing kernels."""
 LARGEST_ROUTED_GRAPH = 16384
 """Largest number of rows of a graph in the routing kernels, which keep the sums of all its chunks."""
+MOST_SAMPLED_PAIRS = 64
+"""Largest number of partners of a node in the sampled reconstruction kernel: a program holds their rows."""
 
 _VARIABLE, _MODES = "GRAPHCAPS_KERNELS", get_args(KernelMode)
 _mode: ContextVar[str | None] = ContextVar("kernels", default=None)
@@ -146,6 +149,12 @@ def _along_edges(x: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
     return x.shape[:-1] == node.shape and not (edge_weight is not None and edge_weight.requires_grad)
 
 
+def _block_loss(assignment: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
+    """There are rows, of at most ``MOST_ROUTED_CAPSULES`` columns, and edge weights need no gradient."""
+    rows = assignment.numel() > 0 and assignment.size(-1) <= MOST_ROUTED_CAPSULES
+    return rows and _along_edges(assignment, node, edge_weight)
+
+
 def _edge_attention(
     x: Tensor,
     centre: Tensor,
@@ -159,12 +168,17 @@ def _edge_attention(
     return rows and _along_edges(x, node, edge_weight)
 
 
+def _edge_relu_sum(x: Tensor, shift: Tensor, node: Tensor, edge_weight: Tensor | None) -> bool:
+    """There are rows, as in the batch and the parameters, and edge weights need no gradient."""
+    rows = x.numel() > 0 and x.shape[:-2] == shift.shape[:-2]
+    return rows and _along_edges(x, node, edge_weight)
+
+
 def _modulated_hop(
     x: Tensor, scale: Tensor, _shift: Tensor, node: Tensor, edge_weight: Tensor | None
 ) -> bool:
     """There are rows, as in the batch and the parameters, and edge weights need no gradient."""
-    rows = x.numel() > 0 and x.shape[:-2] == scale.shape[:-2]
-    return rows and _along_edges(x, node, edge_weight)
+    return _edge_relu_sum(x, scale, node, edge_weight)
 
 
 def _weighted_degrees(edge_weight: Tensor) -> bool:
@@ -172,30 +186,30 @@ def _weighted_degrees(edge_weight: Tensor) -> bool:
     return not edge_weight.requires_grad
 
 
-def _dense_hop(x: Tensor, adjacency: Tensor) -> bool:
-    """The adjacency needs no gradient, and a graph has at most ``MOST_DENSE_CAPSULES`` capsules."""
-    return not adjacency.requires_grad and x.size(-2) <= MOST_DENSE_CAPSULES
+def _sampled_pairs(_z: Tensor, _shift: Tensor | None, *, num_rows: int, pairs: int) -> bool:
+    """A node has at most ``MOST_SAMPLED_PAIRS`` partners, and products of their numbers with rows have 32 bits."""
+    return pairs <= MOST_SAMPLED_PAIRS and (pairs + 2) * num_rows < 2**31
+
+
+def _dense_hop(x: Tensor, _adjacency: Tensor) -> bool:
+    """A graph has at most ``MOST_DENSE_CAPSULES`` capsules."""
+    return x.size(-2) <= MOST_DENSE_CAPSULES
 
 
 def _route(
     h: Tensor,
     weight: Tensor,
-    bias: Tensor,
-    residual: Tensor | None,
+    _bias: Tensor,
+    _residual: Tensor | None,
     *,
     max_size: int | None,
     num_graphs: int,
-    detach: bool,
 ) -> bool:
-    """No gradient flows through the assignment, and sizes are within the three limits for routing above.
+    """Sizes are within the three limits for routing above.
 
     The largest graph of the batch must be known (``max_size``), and the output capsules of a replica have fewer
     than 2³¹ numbers.
     """
-    if not detach and torch.is_grad_enabled():
-        tensors = (h, weight, bias, residual)
-        if any(tensor is not None and tensor.requires_grad for tensor in tensors):
-            return False
     J, d, e = weight.shape[-3:]
     known = max_size is not None and max_size <= LARGEST_ROUTED_GRAPH
     small = (
@@ -228,13 +242,20 @@ class TritonForm:
 
 TRITON_FORMS: dict[str, TritonForm] = {
     "accumulate_metrics": TritonForm("metric_sums.metric_sums_triton", "accumulate_metrics_"),
+    "activated_norm": TritonForm("batch_norm.activated_norm_triton", "activated_norm", _normalised_rows),
     "activate": TritonForm("activation.activation_triton", "activate", _activate),
     "adam_update": TritonForm("adam.adam_triton", "adam_update_"),
     "apply_dropout": TritonForm("activation.activation_triton", "apply_dropout", _without_mask),
+    "average_groups": TritonForm("structure.average_groups_triton", "average_groups", _float32),
     "batch_norm": TritonForm("batch_norm.batch_norm_triton", "batch_norm", _normalised_rows),
+    "block_loss": TritonForm("block_loss.block_loss_triton", "block_loss", _block_loss),
+    "capsules_of_assignment": TritonForm(
+        "routing.assigned_capsules_triton", "capsules_of_assignment", _route
+    ),
     "class_code": TritonForm("class_code.class_code_triton", "class_code"),
     "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
     "edge_attention": TritonForm("propagation.edge_attention_triton", "edge_attention", _edge_attention),
+    "edge_relu_sum": TritonForm("propagation.edge_relu_sum_triton", "edge_relu_sum", _edge_relu_sum),
     "next_step_keys": TritonForm("activation.activation_triton", "next_step_keys", _not_empty),
     "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics"),
     "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
@@ -248,6 +269,9 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "reconstruction_loss": TritonForm("reconstruction.pair_loss_triton", "reconstruction_loss"),
     "route": TritonForm("routing.route_triton", "route_triton", _route),
     "route_dense": TritonForm("routing.route_triton", "route_dense_triton", _route),
+    "sampled_reconstruction_loss": TritonForm(
+        "reconstruction.pair_loss_sampled_triton", "sampled_reconstruction_loss", _sampled_pairs
+    ),
     "segment_product": TritonForm("ragged.ragged_triton", "segment_product", _segment_product),
     "segment_sum": TritonForm("ragged.ragged_triton", "segment_sum", _float32),
     "segment_broadcast": TritonForm("ragged.ragged_triton", "segment_broadcast", _float32),
@@ -260,8 +284,16 @@ TRITON_FORMS: dict[str, TritonForm] = {
 WHOLE_BATCH = frozenset(
     {
         *("activate", "apply_dropout", "next_step_keys"),  # positions in the batch
-        *("batch_norm", "standardise", "normalised_hop", "feature_statistics"),  # statistics
+        *(
+            "activated_norm",
+            "batch_norm",
+            "standardise",
+            "normalised_hop",
+            "feature_statistics",
+        ),  # statistics
         "margin_loss",  # number of graphs
+        "block_loss",  # sums over the batch
+        "sampled_reconstruction_loss",  # positions in the batch
     }
 )
 """Operations whose Triton form needs a whole batch, not a :class:`~graphcaps.ops.batch_shard.BatchShard`."""

@@ -13,9 +13,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.activation.hashed_dropout import HashedDropout
 
-__all__ = ["activate", "apply_dropout", "next_step_keys"]
+__all__ = ["activate", "apply_dropout", "hash_position", "next_step_keys"]
 
 _DROPOUT_NUMBERS = 1024
 """Numbers of a program of the dropout kernel."""
@@ -160,11 +161,12 @@ def _mix64(x):  # type: ignore[no-untyped-def]
     return x ^ ((x >> 31) & 0x1FFFFFFFF)
 
 
-@triton.jit(do_not_specialize=["V"])
+@kernel(do_not_specialize=["V"])
 def _keys_kernel(  # type: ignore[no-untyped-def]
     seed, step, mask, keys, V, MASKED: tl.constexpr, WIDTH: tl.constexpr
 ):
     """Keys of a replica's step; advances the step if the replica has a real row."""
+    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     now = tl.load(step + replica)
     key = _mix64(tl.load(seed + replica) ^ _mix64(now + 1))
@@ -183,6 +185,16 @@ def _keys_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def hash_position(position, first, second):  # type: ignore[no-untyped-def]
+    """The 31-bit hash of a position under two keys (:func:`graphcaps.ops.activation.hashed_dropout.hash_rows`)."""
+    h = position * -1640531527 + first
+    h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
+    h = h ^ second
+    h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
+    return (h ^ ((h >> 16) & 0xFFFF)) & 0x7FFFFFFF
+
+
+@triton.jit
 def _factors(position, keys, replica, threshold, scale, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
     """0 where the number at a position is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without keys.
 
@@ -193,18 +205,17 @@ def _factors(position, keys, replica, threshold, scale, EACH: tl.constexpr):  # 
         threshold = tl.load(threshold + replica)
         scale = tl.load(scale + replica)
     some = threshold > 0
-    h = position * -1640531527 + tl.load(keys + 2 * replica, mask=some, other=0)
-    h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
-    h = h ^ tl.load(keys + 2 * replica + 1, mask=some, other=0)
-    h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
-    h = (h ^ ((h >> 16) & 0xFFFF)) & 0x7FFFFFFF
+    first = tl.load(keys + 2 * replica, mask=some, other=0)
+    second = tl.load(keys + 2 * replica + 1, mask=some, other=0)
+    h = hash_position(position, first, second)
     return tl.where(h >= threshold, scale, 0.0)
 
 
-@triton.jit(do_not_specialize=["count", "threshold"])
+@kernel(do_not_specialize=["count", "threshold"])
 def _dropout_kernel(  # type: ignore[no-untyped-def]
     x, keys, out, count, threshold, scale, SIZE: tl.constexpr, EACH: tl.constexpr
 ):
+    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     position = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = position < count
@@ -246,11 +257,12 @@ def _rows_of(  # type: ignore[no-untyped-def]
     return h, factor, above, origin, local, valid, inside
 
 
-@triton.jit(do_not_specialize=["V", "threshold"])
+@kernel(do_not_specialize=["V", "threshold"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, out, V, D, threshold, scale, epsilon,
     MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     h, _factor, _above, origin, local, _seen, inside = _rows_of(
         z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH, EACH
     )
@@ -260,11 +272,12 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + origin + local, h * factor[:, None], mask=inside)
 
 
-@triton.jit(do_not_specialize=["V", "threshold"])
+@kernel(do_not_specialize=["V", "threshold"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, grad, dz, part, V, D, threshold, scale, epsilon,
     MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     h, factor, above, origin, local, valid, inside = _rows_of(
         z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH, EACH
     )

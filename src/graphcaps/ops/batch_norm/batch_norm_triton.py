@@ -16,14 +16,27 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["add_tables", "batch_norm", "rows_gradient", "standardise", "update_running"]
+from graphcaps.ops._triton.kernel import await_inputs, kernel
+
+__all__ = [
+    "Grid",
+    "add_tables",
+    "batch_norm",
+    "mask_bytes",
+    "real_rows",
+    "row_statistics",
+    "rows_gradient",
+    "rows_of_entry",
+    "standardise",
+    "update_running",
+]
 
 _MOST_PARTS = 64
 """Largest number of parts of a replica: what the combining kernel holds at once."""
 
 
 @triton.jit
-def _real(mask, base, rows, V, EACH, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
+def real_rows(mask, base, rows, V, EACH, MASKED: tl.constexpr):  # type: ignore[no-untyped-def]
     """Whether rows are real; the mask has one entry for ``EACH`` rows."""
     real = rows < V
     if MASKED:
@@ -44,11 +57,12 @@ def update_running(  # type: ignore[no-untyped-def]
     tl.store(running_var + column_offset, old_var + share * (unbiased - old_var), mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
+@kernel(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _moments_kernel(  # type: ignore[no-untyped-def]
     x, mask, means, squares, counts, V, units, parts, tiles, EACH,
     UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     C = units * UNIT
     base = (tl.program_id(0) // parts).to(tl.int64) * V
     begin = tl.program_id(0) % parts * tiles * ROWS
@@ -61,7 +75,7 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
         rows = first_row + tl.arange(0, ROWS)
-        real = _real(mask, base, rows, V, EACH, MASKED)
+        real = real_rows(mask, base, rows, V, EACH, MASKED)
         valid = real[:, None] & wide[None, :]
         values = tl.load(x + (base + first_row) * C + local, mask=valid, other=0.0)
         tile_count = tl.sum(real.to(tl.float32), 0)
@@ -79,11 +93,12 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
         tl.store(counts + tl.program_id(0), n)
 
 
-@triton.jit(do_not_specialize=["C", "parts"])
+@kernel(do_not_specialize=["C", "parts"])
 def _combine_kernel(  # type: ignore[no-untyped-def]
     means, squares, counts, mean_out, var_out, count_out, running_mean, running_var, C, parts, momentum,
     PARTS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
@@ -107,11 +122,12 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
     update_running(running_mean, running_var, column_offset, wide, combined, var, total, momentum)
 
 
-@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
+@kernel(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _normalise_kernel(  # type: ignore[no-untyped-def]
     x, mask, mean, var, weight, bias, out, V, units, blocks, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, AFFINE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
@@ -122,7 +138,7 @@ def _normalise_kernel(  # type: ignore[no-untyped-def]
     column_offset = replica * C + columns
     scale = tl.rsqrt(tl.load(var + column_offset, mask=wide, other=1.0) + epsilon)
     centre = tl.load(mean + column_offset, mask=wide, other=0.0)
-    valid = _real(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
+    valid = real_rows(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
     origin = (base + first_row) * C
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     values = (tl.load(x + origin + local, mask=valid, other=0.0) - centre[None, :]) * scale[None, :]
@@ -133,12 +149,13 @@ def _normalise_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + origin + local, tl.where(valid, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
 
 
-@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
+@kernel(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     x, grad, mask, mean, var, grad_sum, grad_hat_sum, V, units, parts, tiles, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of dy and of dy x̂ over the real rows of each part."""
+    await_inputs()
     C = units * UNIT
     replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V
@@ -154,7 +171,7 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
         rows = first_row + tl.arange(0, ROWS)
-        valid = _real(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
+        valid = real_rows(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
         origin = (base + first_row) * C
         dy = tl.load(grad + origin + local, mask=valid, other=0.0)
         hat = (tl.load(x + origin + local, mask=valid, other=0.0) - centre[None, :]) * scale[None, :]
@@ -165,11 +182,12 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     tl.store(grad_hat_sum + out, second, mask=wide)
 
 
-@triton.jit(do_not_specialize=["C", "parts"])
+@kernel(do_not_specialize=["C", "parts"])
 def _add_kernel(  # type: ignore[no-untyped-def]
     one, two, one_out, two_out, C, parts, PARTS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """Sums two tables ``[replicas, parts, C]`` over their parts, PARTS at a time."""
+    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
@@ -186,7 +204,7 @@ def _add_kernel(  # type: ignore[no-untyped-def]
     tl.store(two_out + column_offset, tl.sum(second, 0), mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
+@kernel(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     x, grad, mask, mean, var, weight, grad_hat_sum, grad_sum, count, extra_grad, dx,
     V, units, blocks, EACH, epsilon,
@@ -194,6 +212,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the rows; a further gradient of the rows (``extra_grad``) is added."""
+    await_inputs()
     C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
@@ -204,7 +223,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     column_offset = replica * C + columns
     scale = tl.rsqrt(tl.load(var + column_offset, mask=wide, other=1.0) + epsilon)
     gamma = tl.load(weight + column_offset, mask=wide, other=0.0)
-    valid = _real(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
+    valid = real_rows(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
     origin = (base + first_row) * C
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     dx_tile = tl.load(grad + origin + local, mask=valid, other=0.0)
@@ -222,7 +241,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     tl.store(dx + origin + local, tl.where(valid, dx_tile, 0.0), mask=(rows < V)[:, None] & wide[None, :])
 
 
-class _Grid:
+class Grid:
     """How ``[*lead, V, C]`` is split: tiles of rows × columns, and ``parts`` with ``tiles`` tiles each."""
 
     def __init__(self, x: Tensor) -> None:
@@ -246,25 +265,26 @@ class _Grid:
         return x.new_empty(self.replicas, self.parts, self.C)
 
 
-def _bytes(mask: Tensor | None) -> Tensor | None:
+def mask_bytes(mask: Tensor | None) -> Tensor | None:
+    """A mask as kernels read it."""
     return None if mask is None else mask.contiguous().view(torch.uint8)
 
 
-def _rows_of_entry(mask: Tensor | None, V: int) -> int:
+def rows_of_entry(mask: Tensor | None, V: int) -> int:
     """Number of rows for each entry of the mask."""
     return 1 if mask is None else V // mask.size(-1)
 
 
-def _statistics(
+def row_statistics(
     x: Tensor, mask: Tensor | None, running: tuple[Tensor, Tensor], momentum: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance ``[*lead, C]`` and count ``[replicas]`` of the real rows; moves the running ones."""
-    g = _Grid(x)
+    g = Grid(x)
     means, squares = g.table(x), g.table(x)
     counts = x.new_empty(g.replicas, g.parts)
     mask_or_x = x if mask is None else mask
     _moments_kernel[g.part_grid](
-        x, mask_or_x, means, squares, counts, g.V, g.units, g.parts, g.tiles, _rows_of_entry(mask, g.V),
+        x, mask_or_x, means, squares, counts, g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V),
         UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     mean, var = (torch.empty_like(running[0]) for _ in range(2))
@@ -285,10 +305,10 @@ def _normalised(
     bias: Tensor | None,
     epsilon: float,
 ) -> Tensor:
-    out, g = torch.empty_like(x), _Grid(x)
+    out, g = torch.empty_like(x), Grid(x)
     _normalise_kernel[g.row_grid](
         x, x if mask is None else mask, mean, var, x if weight is None else weight,
-        x if bias is None else bias, out, g.V, g.units, g.blocks, _rows_of_entry(mask, g.V), epsilon,
+        x if bias is None else bias, out, g.V, g.units, g.blocks, rows_of_entry(mask, g.V), epsilon,
         UNIT=g.unit, MASKED=mask is not None, AFFINE=weight is not None,
         ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
@@ -306,12 +326,12 @@ def _gradient(
     epsilon: float,
     extra_grad: Tensor | None,
 ) -> Tensor:
-    dx, g = torch.empty_like(x), _Grid(x)
+    dx, g = torch.empty_like(x), Grid(x)
     mean, var, count = statistics
     _gradient_kernel[g.row_grid](
         x, grad, x if mask is None else mask, mean, var, weight, dweight, dbias,
         x if count is None else count, x if extra_grad is None else extra_grad.contiguous(), dx,
-        g.V, g.units, g.blocks, _rows_of_entry(mask, g.V), epsilon,
+        g.V, g.units, g.blocks, rows_of_entry(mask, g.V), epsilon,
         UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None, EXTRA_GRAD=extra_grad is not None,
         ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
@@ -350,7 +370,7 @@ def rows_gradient(
         epsilon (float): Added to the variance.
         extra_grad (Tensor, optional): A further gradient of ``x``.
     """
-    return _gradient(x, grad, _bytes(mask), weight, dweight, dbias, statistics, epsilon, extra_grad)
+    return _gradient(x, grad, mask_bytes(mask), weight, dweight, dbias, statistics, epsilon, extra_grad)
 
 
 class _Normalise(torch.autograd.Function):
@@ -376,12 +396,12 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         x, weight, mask, mean, var, count = ctx.saved_tensors
         grad = grad.contiguous()
-        g = _Grid(x)
+        g = Grid(x)
         grad_sum, grad_hat_sum = g.table(x), g.table(x)
         mask_or_x = x if mask is None else mask
         _gradient_sums_kernel[g.part_grid](
             x, grad, mask_or_x, mean, var, grad_sum, grad_hat_sum,
-            g.V, g.units, g.parts, g.tiles, _rows_of_entry(mask, g.V), ctx.epsilon,
+            g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V), ctx.epsilon,
             UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
         )  # fmt: skip
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
@@ -403,9 +423,9 @@ def batch_norm(
     epsilon: float,
 ) -> Tensor:
     """As :func:`graphcaps.ops.batch_norm.batch_norm.batch_norm`, in float32."""
-    x, mask = x.contiguous(), _bytes(mask)
+    x, mask = x.contiguous(), mask_bytes(mask)
     if training:
-        mean, var, count = _statistics(x.detach(), mask, running, momentum)
+        mean, var, count = row_statistics(x.detach(), mask, running, momentum)
     else:
         (mean, var), count = running, None
     y: Tensor = _Normalise.apply(x, weight, bias, mask, mean, var, count, epsilon)
@@ -422,6 +442,6 @@ def standardise(
     epsilon: float,
 ) -> Tensor:
     """(x − mean) / √(variance + ε) without γ, β and gradient; arguments as in :func:`batch_norm`."""
-    x, mask = x.detach().contiguous(), _bytes(mask)
-    mean, var = _statistics(x, mask, running, momentum)[:2] if training else running
+    x, mask = x.detach().contiguous(), mask_bytes(mask)
+    mean, var = row_statistics(x, mask, running, momentum)[:2] if training else running
     return _normalised(x, mask, mean, var, None, None, epsilon)

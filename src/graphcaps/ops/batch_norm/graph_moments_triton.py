@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.batch_norm.batch_norm_triton import update_running
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, rows_per_chunk
 
@@ -68,11 +69,12 @@ def graph_statistics(
     return (mean, var, count), means_out
 
 
-@triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "units"])
+@kernel(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "units"])
 def _moments_kernel(  # type: ignore[no-untyped-def]
     x, ptr, means, squares, V, B, L, ROWS_PER_CHUNK, units,
     UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     C = units * UNIT
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
@@ -110,12 +112,13 @@ def _size(ptr, B, replica, b, part, is_piece, ROWS_PER_CHUNK):  # type: ignore[n
     return tl.minimum(tl.maximum(end - start - part * ROWS_PER_CHUNK, 0), ROWS_PER_CHUNK).to(tl.float32)
 
 
-@triton.jit(do_not_specialize=["B", "L", "ROWS_PER_CHUNK", "C", "parts"])
+@kernel(do_not_specialize=["B", "L", "ROWS_PER_CHUNK", "C", "parts"])
 def _join_kernel(  # type: ignore[no-untyped-def]
     means, squares, ptr, mean_out, var_out, count_out, running_mean, running_var, weight, bias, out,
     B, L, ROWS_PER_CHUNK, C, parts, momentum, epsilon, divisor,
     MEANS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C

@@ -10,6 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.kernel import await_inputs, kernel
+
 __all__ = ["lengths"]
 
 
@@ -50,8 +52,9 @@ def _grid(u: Tensor) -> tuple[int]:
     return (triton.cdiv(u.numel() // u.size(-1), _options(u)["ROWS"]),)
 
 
-@triton.jit(do_not_specialize=["N"])
+@kernel(do_not_specialize=["N"])
 def _lengths_kernel(u, out, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    await_inputs()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]
@@ -59,10 +62,11 @@ def _lengths_kernel(u, out, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # t
     tl.store(out + row, tl.sqrt(tl.sum(x * x, 1)), mask=row < N)
 
 
-@triton.jit(do_not_specialize=["N"])
+@kernel(do_not_specialize=["N"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     u, length, grad, du, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
+    await_inputs()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]

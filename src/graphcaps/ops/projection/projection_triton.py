@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import FeatureRows
 
@@ -28,13 +29,14 @@ _PROGRAMS = 2048
 """Programs that occupy a large GPU; the rows of a replica are split into parts accordingly."""
 
 
-@triton.jit(do_not_specialize=["B", "C"])
+@kernel(do_not_specialize=["B", "C"])
 def _statistics_kernel(  # type: ignore[no-untyped-def]
     sums, squares, node_ptr, graphs, shift, running_mean, running_var, mean_out, rstd_out,
     B, C, momentum, epsilon,
     TRAINING: tl.constexpr, GRAPHS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Mean minus the shift, and 1 / σ, of a replica's columns; updates the running averages while training."""
+    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
@@ -74,12 +76,13 @@ def _statistics_kernel(  # type: ignore[no-untyped-def]
     tl.store(rstd_out + offset, (1.0 / tl.sqrt(var + epsilon)).to(tl.float32), mask=wide)
 
 
-@triton.jit(do_not_specialize=["C", "units"])
+@kernel(do_not_specialize=["C", "units"])
 def _fold_kernel(  # type: ignore[no-untyped-def]
     weight, scale, mean, folded, offset, C, units,
     UNIT: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """``folded`` = diag(scale) W and ``offset`` = −mean · ``folded``, of a replica and a block of columns."""
+    await_inputs()
     D = units * UNIT
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -99,12 +102,13 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
     tl.store(offset + replica * D + columns, tl.sum(total, 0), mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "C", "units", "blocks"])
+@kernel(do_not_specialize=["V", "C", "units", "blocks"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
     node, ptr, columns, values, folded, offset, out, V, C, units, blocks,
     UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """A block of rows: their entries times rows of ``folded``, one entry of each row at a time."""
+    await_inputs()
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
@@ -129,7 +133,7 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, tl.where(real[:, None], total, 0.0), mask=inside[:, None] & wide)
 
 
-@triton.jit(do_not_specialize=["V", "c_units", "d_units", "parts", "tiles"])
+@kernel(do_not_specialize=["V", "c_units", "d_units", "parts", "tiles"])
 def _weights_kernel(  # type: ignore[no-untyped-def]
     x, node, shift, mean, grad, out, V, c_units, d_units, parts, tiles,
     C_UNIT: tl.constexpr, D_UNIT: tl.constexpr, PRECISION: tl.constexpr,
@@ -140,6 +144,7 @@ def _weights_kernel(  # type: ignore[no-untyped-def]
     Rows are centred before they are rounded to a lower precision: after rounding, a column with a small variance
     would be lost.
     """
+    await_inputs()
     C, D = c_units * C_UNIT, d_units * D_UNIT
     part = tl.program_id(2)
     replica = (part // parts).to(tl.int64)
@@ -164,12 +169,13 @@ def _weights_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, total, mask=is_channel[:, None] & wide[None, :])
 
 
-@triton.jit(do_not_specialize=["C", "units", "parts"])
+@kernel(do_not_specialize=["C", "units", "parts"])
 def _combine_kernel(  # type: ignore[no-untyped-def]
     products, weight, scale, dweight, dscale, C, units, parts,
     UNIT: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Adds the parts in order and computes the gradients of the weight and of the scale."""
+    await_inputs()
     D = units * UNIT
     replica = tl.program_id(0).to(tl.int64)
     channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)

@@ -17,11 +17,12 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.edge_kinds import one_hot_kinds
 from graphcaps.ops.propagation.neighbour_sum_triton import hop_scale, neighbour_lists
 from graphcaps.types import EdgeTable
 
-__all__ = ["modulated_hop"]
+__all__ = ["kind_one_hot", "labelled_lists", "labelled_neighbour", "modulated_hop"]
 
 _BLOCK_NUMBERS = 2048
 """Numbers of a block of rows of the hop."""
@@ -35,10 +36,11 @@ _TABLE_KINDS = 16
 """Kinds of a program of the table kernel."""
 
 
-@triton.jit
+@kernel
 def _table_kernel(  # type: ignore[no-untyped-def]
     scale, shift, one_hot, gamma, beta, R, Q, D, KINDS: tl.constexpr, WIDTH: tl.constexpr
 ):
+    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     kind = tl.program_id(0) * KINDS + tl.arange(0, KINDS)
     columns = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)
@@ -61,7 +63,7 @@ def _table_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _neighbour(  # type: ignore[no-untyped-def]
+def labelled_neighbour(  # type: ignore[no-untyped-def]
     k, start, count, begin, neighbours, kinds, weight, roots, WEIGHTED: tl.constexpr
 ):
     """Whether rows have a neighbour with number k, its row, the kind of the edge, and its weight times the root."""
@@ -74,11 +76,12 @@ def _neighbour(  # type: ignore[no-untyped-def]
     return has, neighbour, kind, share
 
 
-@triton.jit(do_not_specialize=["V", "blocks"])
+@kernel(do_not_specialize=["V", "blocks"])
 def _hop_kernel(  # type: ignore[no-untyped-def]
     x, gamma, beta, out, starts, counts, first, neighbours, kinds, weight, roots, V, R, D, blocks,
     WEIGHTED: tl.constexpr, SHIFTED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V  # first row of this replica
     rows = (tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS))[:, None]
@@ -94,7 +97,7 @@ def _hop_kernel(  # type: ignore[no-untyped-def]
     beta += replica * R * D
     total = tl.zeros([ROWS, WIDTH], tl.float32)
     for k in range(0, tl.max(count)):
-        has, neighbour, kind, share = _neighbour(
+        has, neighbour, kind, share = labelled_neighbour(
             k, start, count, begin, neighbours, kinds, weight, roots, WEIGHTED
         )
         at = neighbour.to(tl.int64) * D if LONG else neighbour * D
@@ -109,12 +112,13 @@ def _hop_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + base * D + offsets, root * (total + root * own), mask=inside & wide)
 
 
-@triton.jit(do_not_specialize=["V", "blocks"])
+@kernel(do_not_specialize=["V", "blocks"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     x, grad, one_hot, scale_sums, shift_sums, starts, counts, first, neighbours, kinds, weight, roots,
     V, Q, D, blocks, parts,
     WEIGHTED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     part = tl.program_id(0) % parts
     replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V
@@ -138,7 +142,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
         g *= tl.load(roots + rows, mask=real, other=0.0)
         shares = tl.zeros([ROWS, LABELS], tl.float32)  # sum over neighbours, of each label
         for k in range(0, tl.max(count)):
-            has, neighbour, kind, share = _neighbour(
+            has, neighbour, kind, share = labelled_neighbour(
                 k, start, count, begin, neighbours, kinds, weight, roots, WEIGHTED
             )
             at = neighbour.to(tl.int64) * D if LONG else neighbour * D
@@ -155,7 +159,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
 
 
 @cache
-def _one_hot(edge_kinds: tuple[int, ...], device: torch.device) -> Tensor:
+def kind_one_hot(edge_kinds: tuple[int, ...], device: torch.device) -> Tensor:
     """One-hot labels of all kinds on a device; made once, because a captured step cannot copy from the host."""
     return one_hot_kinds(edge_kinds, device).contiguous()
 
@@ -163,7 +167,7 @@ def _one_hot(edge_kinds: tuple[int, ...], device: torch.device) -> Tensor:
 def _tables(scale: Tensor, shift: Tensor, edge_kinds: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """γ and β of every kind, ``[*lead, R, d]`` each."""
     *lead, Q, d = scale.shape
-    one_hot = _one_hot(edge_kinds, scale.device)
+    one_hot = kind_one_hot(edge_kinds, scale.device)
     R, width = one_hot.size(0), min(128, max(16, triton.next_power_of_2(d)))
     gamma, beta = (scale.new_empty(*lead, R, d) for _ in range(2))
     grid = (triton.cdiv(R, _TABLE_KINDS), torch.Size(lead).numel(), triton.cdiv(d, width))
@@ -173,7 +177,7 @@ def _tables(scale: Tensor, shift: Tensor, edge_kinds: tuple[int, ...]) -> tuple[
     return gamma, beta
 
 
-def _lists(edges: EdgeTable, roots: Tensor, x: Tensor) -> list[Tensor]:
+def labelled_lists(edges: EdgeTable, roots: Tensor, x: Tensor) -> list[Tensor]:
     """Kernel arguments from ``starts`` to ``roots``; ``x`` replaces weights that are not read."""
     _, start, count = neighbour_lists(edges)
     assert edges.kind is not None
@@ -189,7 +193,7 @@ def _hop(x: Tensor, gamma: Tensor, beta: Tensor | None, edges: EdgeTable, roots:
     rows = min(64, _BLOCK_NUMBERS // width)
     blocks = triton.cdiv(V, rows)
     _hop_kernel[(x.numel() // (V * d) * blocks, triton.cdiv(d, width))](
-        x, gamma, gamma if beta is None else beta, out, *_lists(edges, roots, x), V, gamma.size(-2), d, blocks,
+        x, gamma, gamma if beta is None else beta, out, *labelled_lists(edges, roots, x), V, gamma.size(-2), d, blocks,
         WEIGHTED=edges.weight is not None, SHIFTED=beta is not None, LONG=V * d >= 2**31, ROWS=rows, WIDTH=width,
         num_warps=4,
     )  # fmt: skip
@@ -202,7 +206,7 @@ def _label_gradients(
     """Gradients of scale and shift, ``[*lead, n_1 + … + n_C, d]`` each."""
     x, grad = x.contiguous(), grad.contiguous()
     *lead, V, d = x.shape
-    one_hot = _one_hot(edge_kinds, x.device)
+    one_hot = kind_one_hot(edge_kinds, x.device)
     Q, replicas = one_hot.size(1), torch.Size(lead).numel()
     width = min(_GRADIENT_WIDTH, max(16, triton.next_power_of_2(d)))
     labels = min(_LABELS, max(16, triton.next_power_of_2(Q)))
@@ -210,7 +214,7 @@ def _label_gradients(
     parts = min(_PARTS, blocks)
     sums = x.new_empty(2, replicas, parts, Q, d)
     _gradient_kernel[(replicas * parts, triton.cdiv(d, width), triton.cdiv(Q, labels))](
-        x, grad, one_hot, sums[0], sums[1], *_lists(edges, roots, x), V, Q, d, blocks, parts,
+        x, grad, one_hot, sums[0], sums[1], *labelled_lists(edges, roots, x), V, Q, d, blocks, parts,
         WEIGHTED=edges.weight is not None, LONG=V * d >= 2**31, ROWS=_GRADIENT_ROWS, WIDTH=width, LABELS=labels,
         num_warps=4,
     )  # fmt: skip

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
 from graphcaps.types import EdgeTable
@@ -139,12 +140,13 @@ def _add_four_neighbours(  # type: ignore[no-untyped-def]
     return total + p + q + r + s
 
 
-@triton.jit(do_not_specialize=["V", "units", "blocks"])
+@kernel(do_not_specialize=["V", "units", "blocks"])
 def _long_lists_kernel(  # type: ignore[no-untyped-def]
     x, out, starts, counts, first, neighbours, weight, scale, mean, var, gamma, beta, epsilon, V, units, blocks,
     UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, LONG: tl.constexpr,
     HEAD: tl.constexpr, LIST_ROWS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
@@ -179,8 +181,9 @@ def _long_lists_kernel(  # type: ignore[no-untyped-def]
             tl.store(out + target * D + columns, tl.sum(total, 0), mask=wide)
 
 
-@triton.jit(do_not_specialize=["N"])
+@kernel(do_not_specialize=["N"])
 def _lists_kernel(node, ptr, roots, start, count, N, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    await_inputs()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < N
     held = tl.load(node + row, mask=inside, other=-1)
@@ -192,10 +195,11 @@ def _lists_kernel(node, ptr, roots, start, count, N, ROWS: tl.constexpr):  # typ
     tl.store(count + row, number, mask=inside)
 
 
-@triton.jit(do_not_specialize=["N"])
+@kernel(do_not_specialize=["N"])
 def _weighted_scale_kernel(  # type: ignore[no-untyped-def]
     starts, counts, weight, scale, N, ROWS: tl.constexpr, ENTRIES: tl.constexpr
 ):
+    await_inputs()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < N
     start = tl.load(starts + row, mask=inside, other=-1)
@@ -210,7 +214,7 @@ def _weighted_scale_kernel(  # type: ignore[no-untyped-def]
     tl.store(scale + row, tl.where(start >= 0, root, 0.0), mask=inside)
 
 
-@triton.jit(do_not_specialize=["B", "V", "units", "blocks"])
+@kernel(do_not_specialize=["B", "V", "units", "blocks"])
 def _lists_product_kernel(  # type: ignore[no-untyped-def]
     x, out, starts, counts, first, neighbours, weight, scale,
     mean, var, gamma, beta, before, mean_grad, index, graphs, grad_sums, grad_hat_sums, epsilon, divisor,
@@ -219,6 +223,7 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
     MEAN_GRADIENT: tl.constexpr, LONG: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr, ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V  # first row of this replica
@@ -275,13 +280,14 @@ def _top(values):  # type: ignore[no-untyped-def]
     return (values.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
 
 
-@triton.jit(do_not_specialize=["B", "V"])
+@kernel(do_not_specialize=["B", "V"])
 def _bits_kernel(  # type: ignore[no-untyped-def]
     x, out, table, words, scale,
     mean, var, gamma, beta, before, mean_grad, index, sizes, grad_sums, grad_hat_sums, epsilon, divisor, B, V, d,
     SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr, MEAN_GRADIENT: tl.constexpr,
     PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr, C: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     program = replica * tl.num_programs(0) + tl.program_id(0)
     graph, first, end, top, word_at = tile_at(table, program)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import Segments
 
@@ -59,10 +60,11 @@ def chunk_bounds(ptr, B, r, b, part, SIZE, ROWS_PER_CHUNK):  # type: ignore[no-u
     return start, tl.minimum(end, start + ROWS_PER_CHUNK)
 
 
-@triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK"])
+@kernel(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK"])
 def _sum_kernel(  # type: ignore[no-untyped-def]
     x, ptr, out, V, B, L, ROWS_PER_CHUNK, D, ROWS: tl.constexpr, DB: tl.constexpr
 ):
+    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     columns = tl.cdiv(D, DB)
@@ -78,10 +80,11 @@ def _sum_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, tl.sum(total, 0), mask=d < D)
 
 
-@triton.jit(do_not_specialize=["V", "B"])
+@kernel(do_not_specialize=["V", "B"])
 def _broadcast_kernel(  # type: ignore[no-untyped-def]
     x, index, out, V, B, D, ROWS: tl.constexpr, DB: tl.constexpr
 ):
+    await_inputs()
     r = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * DB + tl.arange(0, DB)
@@ -94,11 +97,12 @@ def _broadcast_kernel(  # type: ignore[no-untyped-def]
 
 
 # Its widths are numbers of capsules, of which some are multiples of 16: not worth a kernel of their own.
-@triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "N", "D"])
+@kernel(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "N", "D"])
 def _product_kernel(  # type: ignore[no-untyped-def]
     a, x, ptr, out, V, B, L, ROWS_PER_CHUNK, N, D,
     ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     columns = tl.cdiv(D, DB)
@@ -121,12 +125,13 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, total, mask=(i < N)[:, None] & (d < D)[None, :])
 
 
-@triton.jit(do_not_specialize=["V", "B", "ROWS_PER_CHUNK", "N", "D"])
+@kernel(do_not_specialize=["V", "B", "ROWS_PER_CHUNK", "N", "D"])
 def _product_gradient_kernel(  # type: ignore[no-untyped-def]
     a, x, grad, ptr, grad_a, grad_x, V, B, ROWS_PER_CHUNK, N, D,
     ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Both gradients of a chunk of rows of a graph, from the gradient ``[N, D]`` of its product."""
+    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     start, end = chunk_bounds(ptr, B, r, b, tl.program_id(2), 0, ROWS_PER_CHUNK)

@@ -10,7 +10,7 @@ edges and of the diagonal are exact. Of the other pairs K partners are sampled p
 
 Two nodes are paired with probability K / n, so the expected loss and gradient are exact; with K = n every sample is
 exact. Pairs are symmetric, so the gradient of a row is a sum over its partners. All sums have a fixed order: on one
-device, the same sample gives the same bits.
+device, the same sample gives the same bits. The sample follows from keys of the replica and step, on all devices alike.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.batch_layout.small_graphs import select_small_graphs
 from graphcaps.ops.compilation import untraced
@@ -85,6 +86,22 @@ def sampled_reconstruction_loss(
         return reconstruction_loss(z, edges, segments, rule, shift)
     if keys is None:
         keys = torch.zeros(*shape[:-1], 2, dtype=torch.int32, device=z.device)
+    form = select(
+        "sampled_reconstruction_loss", _sampled_reconstruction_loss, z, shift, num_rows=shape[-1], pairs=pairs
+    )
+    return form(z, edges, segments, rule, shift, keys, up_to, pairs)
+
+
+def _sampled_reconstruction_loss(
+    z: Tensor,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule,
+    shift: Tensor | None,
+    keys: Tensor,
+    up_to: int,
+    pairs: int,
+) -> Tensor:
     large, real = segments.sizes > up_to, segments.sizes > 0
     # On a GPU the check would synchronise: both parts are computed, and one of them may be empty.
     synchronised = z.device.type == "cpu"

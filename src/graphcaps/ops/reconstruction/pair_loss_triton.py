@@ -7,11 +7,14 @@ all pairs at the listed edges.
 
 Loss and gradient are stored without the common factor of the average, which the last kernel computes. The backward pass
 multiplies by it and sums the gradient over each graph for the shift, in one kernel.
+
+Graphs above a given size can be left to another kernel (:class:`LargeGraphs`), which adds to the same sums.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -21,12 +24,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["reconstruction_loss"]
+__all__ = ["LargeGraphs", "loss_and_gradient", "reconstruction_loss", "scale_gradients"]
 
 AHEAD = True
 """Whether a program loads the columns of the next step ahead."""
@@ -37,6 +41,7 @@ TALL_FROM = 48
 _WIDE, _CHUNK = 128, 64  # columns of Z that a program holds; a wider Z is read in chunks
 _COLUMNS = 32  # a word of bits
 _BLOCK = 4096  # numbers that a program of the backward pass scales
+_LARGEST = 2**31 - 1  # no graph is larger
 _LOG_2 = tl.constexpr(0.6931471805599453)
 
 
@@ -60,22 +65,24 @@ def _product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-d
     return total
 
 
-@triton.jit(do_not_specialize=["V", "B", "chunks", "stride"])
+@kernel(do_not_specialize=["V", "B", "chunks", "stride", "largest"])
 def _tiles_kernel(  # type: ignore[no-untyped-def]
-    p, shift, table, words, grad_z, sums, partial, V, B, d, chunks, stride, low, high, epsilon,
+    p, shift, table, words, grad_z, sums, partial, V, B, d, chunks, stride, largest, low, high, epsilon,
     ZERO_DIAGONAL: tl.constexpr, BITS: tl.constexpr, PRECISION: tl.constexpr, TIMES: tl.constexpr,
     THROUGH: tl.constexpr, NARROW: tl.constexpr, AHEAD: tl.constexpr, UNIT: tl.constexpr,
-    T: tl.constexpr, C: tl.constexpr,
+    T: tl.constexpr, C: tl.constexpr, SUMS: tl.constexpr,
     MEAN_OF_GRAPHS: tl.constexpr, GRADIENT: tl.constexpr, SHIFT: tl.constexpr,
     D: tl.constexpr, SINGLE_CHUNK: tl.constexpr,
 ):  # fmt: skip
     """T rows of a graph (program 0) of a replica (1) against the whole graph; a chunk of the gradient (2).
 
-    ``sums`` receives the sum of the gradient over the rows of the tile. ``NARROW``: sums over columns are computed in
-    each step, which is cheap if a warp has whole rows and saves registers. ``AHEAD``: columns and words of the next
-    step are loaded in this one, ``UNIT`` numbers per thread at once; Triton does not prefetch a load that two
-    products use in two layouts. ``THROUGH``: the shifted rows go through global memory.
+    With ``SUMS``, ``sums`` receives the sum of the gradient over the rows of the tile. ``NARROW``: sums over columns
+    are computed in each step, which is cheap if a warp has whole rows and saves registers. ``AHEAD``: columns and words
+    of the next step are loaded in this one, ``UNIT`` numbers per thread at once; Triton does not prefetch a load that
+    two products use in two layouts. ``THROUGH``: the shifted rows go through global memory. Graphs of more than
+    ``largest`` rows get loss and gradient 0.
     """
+    await_inputs()
     tl.static_assert(C == 32, "a step has as many columns as a word has bits")
     tile = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
@@ -89,7 +96,7 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
     inside = row < end
     used = inside & (graph < B)
     # A tile of padding rows, or one that the graph does not need, has no columns.
-    columns = tl.where((graph < B) & (top < end), n, 0)
+    columns = tl.where((graph < B) & (top < end) & (n <= largest), n, 0)
     k = tl.arange(0, D)
     offsets = row.to(tl.int64)[:, None] * d + k[None, :]
     in_tile = used[:, None] & (k[None, :] < d)
@@ -214,19 +221,23 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
             grad += (g_sum if NARROW else tl.sum(g_sum, 1))[:, None] * s[None, :]
         grad *= 2 * weight
         tl.store(grad_z + offsets + part * D, grad, mask=inside[:, None] & (at[None, :] < d))
-        if SHIFT:
+        if SUMS:
             total_sum = tl.sum(tl.where(inside[:, None], grad, 0.0), 0)
             tl.store(sums + (replica * tl.num_programs(0) + tile) * d + at, total_sum, mask=at < d)
 
 
-@triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "offset"])
+@kernel(do_not_specialize=["V", "B", "chunks", "stride", "offset", "largest"])
 def _edges_kernel(  # type: ignore[no-untyped-def]
     p, shift, ptr, index, edge_ptr, neighbours, node, first, grad_z, partial, V, B, d, chunks, stride, offset,
-    low, high, epsilon, K: tl.constexpr,
+    largest, low, high, epsilon, K: tl.constexpr, LIMITED: tl.constexpr,
     MEAN_OF_GRAPHS: tl.constexpr, GRADIENT: tl.constexpr, SHIFT: tl.constexpr,
     D: tl.constexpr, SINGLE_CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """The edges of a row (program 0) of a replica (1), a chunk of the gradient (2): −Σ (log P − log(1 − P))."""
+    """The edges of a row (program 0) of a replica (1), a chunk of the gradient (2): −Σ (log P − log(1 − P)).
+
+    ``LIMITED``: rows of graphs of more than ``largest`` rows have no edges here.
+    """
+    await_inputs()
     row = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -240,6 +251,13 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
     rows = p + (replica * V + tl.load(first + at)) * d
     shift += (replica * B + graph) * d
     real = graph < B
+    wide = 1.0
+    if MEAN_OF_GRAPHS or LIMITED:
+        begin = ptr + replica * (B + 1) + graph
+        n = tl.load(begin + 1, mask=real, other=1) - tl.load(begin, mask=real, other=0)
+        wide = n.to(tl.float32)
+        if LIMITED:
+            count = tl.where(n <= largest, count, 0)
     k = tl.arange(0, D)
     own_row = p + at * d + k
     total = tl.zeros([K], tl.float32)
@@ -288,9 +306,6 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
 
     weight = 1.0
     if MEAN_OF_GRAPHS:
-        begin = ptr + replica * (B + 1) + graph
-        n = tl.load(begin + 1, mask=real, other=1) - tl.load(begin, mask=real, other=0)
-        wide = n.to(tl.float32)
         weight = 1 / (wide * wide)
     if part == 0:
         tl.store(partial + replica * stride + offset + row, -weight * tl.sum(total, 0))
@@ -300,11 +315,12 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
         tl.store(offsets, tl.load(offsets, mask=written, other=0.0) - (2 * weight) * grad, mask=written)
 
 
-@triton.jit(do_not_specialize=["B", "stride"])
+@kernel(do_not_specialize=["B", "stride"])
 def _reduce_kernel(  # type: ignore[no-untyped-def]
     partial, ptr, loss, scale, B, stride, MEAN_OF_GRAPHS: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Adds the sums of the programs of a replica, and divides by Σn² or by the number of graphs."""
+    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     partial += replica * stride
     ptr += replica * (B + 1)
@@ -329,12 +345,13 @@ def _reduce_kernel(  # type: ignore[no-untyped-def]
     tl.store(scale + replica, factor)
 
 
-@triton.jit(do_not_specialize=["V", "B", "graphs", "height", "tile"])
+@kernel(do_not_specialize=["V", "B", "graphs", "height", "tile"])
 def _scale_kernel(  # type: ignore[no-untyped-def]
     grad_z, source, ptr, grad, scale, dz, grad_shift, V, B, d, graphs, height, tile,
     BY_TILES: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DB: tl.constexpr,
 ):  # fmt: skip
     """The first programs sum the rows of ``source`` over a graph each, in order; the others scale a block."""
+    await_inputs()
     program = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
     factor = tl.load(grad + replica) * tl.load(scale + replica)
@@ -370,9 +387,30 @@ class _LossAndGradient(NamedTuple):
     height: int
 
 
-def _forward(
-    z: Tensor, shift: Tensor | None, edges: EdgeTable, segments: Segments, rule: PairRule, need_grad: bool
+class LargeGraphs(NamedTuple):
+    """What computes the graphs above a given size, in the place of the tiles.
+
+    Args:
+        up_to (int): Largest number of nodes of a graph that tiles compute.
+        add (Callable): Takes the sums of a replica's programs ``[F, N]``, the column from which on there is one of each
+            row, and the gradient ``[*lead, V, d]``, if there is one. Writes the sums of all rows, 0 for other graphs,
+            and the gradient in the rows of its graphs; both without the factor of the average.
+    """
+
+    up_to: int
+    add: Callable[[Tensor, int, Tensor | None], None]
+
+
+def loss_and_gradient(
+    z: Tensor,
+    shift: Tensor | None,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule,
+    need_grad: bool,
+    large: LargeGraphs | None = None,
 ) -> _LossAndGradient:
+    """The loss and its gradient, by tiles, by the list of edges if there are no bits, and by ``large``."""
     *lead, V, d = z.shape
     F, B = torch.Size(lead).numel(), segments.num_graphs
     loss, scale = z.new_empty(lead), z.new_empty(lead)
@@ -384,11 +422,15 @@ def _forward(
     warps = 2 if T == 32 and D <= 32 else 4  # with four warps, two would repeat the work of the others
     # The padding rows behind the last graph have tiles like one more graph, which are filled with zeros.
     N = count_tiles(V, B, T)
-    sums = z.new_empty(F, N, d) if need_grad and shift is not None else None
+    # Edges and large graphs change the gradient after its sums over tiles are computed.
+    by_tiles = need_grad and shift is not None and edges.bits is not None and large is None
+    sums = z.new_empty(F, N, d) if by_tiles else None
     if not F:
         return _LossAndGradient(loss, scale, grad_z, sums, T)
     bits = edges.bits
-    partial = z.new_empty(F, N + V if bits is None else N)
+    listed = 0 if bits is not None else V
+    partial = z.new_empty(F, N + listed + (0 if large is None else V))
+    largest = _LARGEST if large is None else large.up_to
     ptr, node = segments.ptr.contiguous(), edges.node.contiguous()
     bounds = (rule.low, rule.high, rule.epsilon)
     mean_of_graphs = rule.average == "graphs"
@@ -405,17 +447,20 @@ def _forward(
     _tiles_kernel[(N, F, parts)](
         z, unused if shift is None else shift, tile_table(ptr, edges, T, memo), node if bits is None else bits.words,
         unused if grad_z is None else grad_z, unused if sums is None else sums, partial,
-        V, B, d, chunks, partial.size(1), *bounds,
+        V, B, d, chunks, partial.size(1), largest, *bounds,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision, TIMES=_factors_per_log(rule),
-        THROUGH=through, NARROW=T == 64, AHEAD=ahead, UNIT=UNIT, T=T, C=_COLUMNS, **common,
+        THROUGH=through, NARROW=T == 64, AHEAD=ahead, UNIT=UNIT, T=T, C=_COLUMNS, SUMS=by_tiles, **common,
         num_warps=warps, num_stages=1 if ahead else 2,
     )  # fmt: skip
     if bits is None and V:
         _edges_kernel[(V, F, parts)](
             z, unused if shift is None else shift, ptr, segments.index.contiguous(), edges.ptr,
             edges.neighbours, node, edges.first.contiguous(), unused if grad_z is None else grad_z, partial,
-            V, B, d, chunks, partial.size(1), N, *bounds, K=32, **common, num_warps=max(1, D // 32),
+            V, B, d, chunks, partial.size(1), N, largest, *bounds,
+            K=32, LIMITED=large is not None, **common, num_warps=max(1, D // 32),
         )  # fmt: skip
+    if large is not None and V:
+        large.add(partial, N + listed, grad_z)
     _reduce_kernel[(F,)](partial, ptr, loss, scale, B, partial.size(1), mean_of_graphs, BLOCK=1024)
     return _LossAndGradient(loss, scale, grad_z, sums, T)
 
@@ -436,7 +481,7 @@ def _factors_per_log(rule: PairRule) -> int:
     return 1
 
 
-def _scale_gradients(
+def scale_gradients(
     grad_z: Tensor, grad: Tensor, scale: Tensor, sums: Tensor | None, ptr: Tensor, shifted: bool, height: int
 ) -> tuple[Tensor, Tensor | None]:
     """The gradients of z and of the shift, if there is one: the stored gradient times ``grad · scale``."""
@@ -463,11 +508,9 @@ class _PairLoss(torch.autograd.Function):
     ) -> Tensor:
         need = any(ctx.needs_input_grad[:2])
         shift = None if shift is None else shift.contiguous()
-        result = _forward(z.contiguous(), shift, edges, segments, rule, need)
+        result = loss_and_gradient(z.contiguous(), shift, edges, segments, rule, need)
         if result.grad_z is not None:
-            # Without bits the edges change the gradient after its sums over tiles were computed.
-            sums = result.sums if edges.bits is not None else None
-            ctx.save_for_backward(result.grad_z, result.scale, sums, segments.ptr.contiguous())
+            ctx.save_for_backward(result.grad_z, result.scale, result.sums, segments.ptr.contiguous())
             ctx.shifted, ctx.height = shift is not None, result.height
         return result.loss
 
@@ -475,9 +518,7 @@ class _PairLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         grad_z, scale, sums, ptr = ctx.saved_tensors
-        dz, grad_shift = _scale_gradients(
-            grad_z, grad.contiguous(), scale, sums, ptr, ctx.shifted, ctx.height
-        )
+        dz, grad_shift = scale_gradients(grad_z, grad.contiguous(), scale, sums, ptr, ctx.shifted, ctx.height)
         return dz, grad_shift, None, None, None
 
 

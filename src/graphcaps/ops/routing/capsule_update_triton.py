@@ -21,21 +21,34 @@ import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.ragged.ragged_triton import CHUNK
 from graphcaps.ops.routing.weighted_sum_triton import Rows
 
-__all__ = ["capsule_gradients", "final_capsules", "parameter_gradients", "update_agreement"]
+__all__ = [
+    "STAGES",
+    "block_sizes",
+    "capsule_gradients",
+    "final_capsules",
+    "graph_sizes",
+    "launch_options",
+    "launch_update",
+    "parameter_gradients",
+    "squash_factor",
+    "times_transposed",
+    "update_agreement",
+]
 
 _PAIRS = True
 """Whether a program computes two tiles of graphs if there are that many: weights are then read half as often."""
-_STAGES = 4
+STAGES = 4
 """One more than the number of blocks of weights that are loaded ahead."""
-_POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out")
-_FLAGS = ("u_out", "T", "G_out", "s_out", "residual")  # LAST, ADD, JOIN, KEEP, RESIDUAL
+_POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out", "v_out")
+_FLAGS = ("u_out", "T", "G_out", "s_out", "residual", "v_out")  # LAST, ADD, JOIN, KEEP, RESIDUAL, BOTH
 
 
 @triton.jit
-def _graph_sizes(ptr, B, r, b, inside, SIZE):  # type: ignore[no-untyped-def]
+def graph_sizes(ptr, B, r, b, inside, SIZE):  # type: ignore[no-untyped-def]
     """Rows of the graphs ``b``, 0 outside: ``SIZE``, or as ``ptr`` states if that is 0."""
     ragged = inside & (SIZE == 0)
     start = tl.load(ptr + r * (B + 1) + b, mask=ragged, other=0)
@@ -44,7 +57,7 @@ def _graph_sizes(ptr, B, r, b, inside, SIZE):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _squash_factor(q, epsilon):  # type: ignore[no-untyped-def]
+def squash_factor(q, epsilon):  # type: ignore[no-untyped-def]
     """f of squash(s) = f(q) s with q = |s|², and its derivative; both 0 if q + epsilon is 0."""
     inner = q + epsilon
     some = inner > 0
@@ -54,7 +67,7 @@ def _squash_factor(q, epsilon):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _times_transposed(  # type: ignore[no-untyped-def]
+def times_transposed(  # type: ignore[no-untyped-def]
     x, weights, base, B, D, E,
     GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -81,17 +94,18 @@ def _times_transposed(  # type: ignore[no-untyped-def]
 
 
 # Flags are arguments, not constants, so that all iterations and all widths up to EP share one compiled kernel.
-@triton.jit(
+@kernel(
     do_not_specialize=[
-        "B", "L", "J", "S", "SIZE", "CHUNK", "FIRST", "LAST", "ADD", "JOIN", "KEEP", "RESIDUAL",
+        "B", "L", "J", "S", "SIZE", "CHUNK", "FIRST", "LAST", "ADD", "JOIN", "KEEP", "RESIDUAL", "BOTH",
     ]
 )  # fmt: skip
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
-    B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, LAST, ADD, JOIN, KEEP, RESIDUAL,
+    G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out, v_out,
+    B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, LAST, ADD, JOIN, KEEP, RESIDUAL, BOTH,
     GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     CUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     base = tl.program_id(0) * (GROUPS * BB)
@@ -107,7 +121,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     for i in tl.static_range(GROUPS):
         b = base + i * BB + tl.arange(0, BB)
         s += (tl.zeros((BB, EP), tl.float32),)
-        size += (_graph_sizes(ptr, B, r, b, b < B, SIZE),)
+        size += (graph_sizes(ptr, B, r, b, b < B, SIZE),)
     for first in range(0, D, KB):
         d = first + tl.arange(0, KB)
         w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0)
@@ -141,18 +155,19 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
         mass = tl.where(FIRST != 0, size[i].to(tl.float32), mass)
         v = share * (s[i] + mass[:, None] * lift[None, :])
         v += tl.load(residual + r * B * E + wide + e[None, :], mask=block & (RESIDUAL != 0), other=0.0)
-        f, _ = _squash_factor(tl.sum(v * v, 1), epsilon)
+        f, _ = squash_factor(tl.sum(v * v, 1), epsilon)
         u = v * f[:, None]
         if LAST != 0:
             tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], u, mask=block)
             tl.store(s_out + capsule * B * E + wide + e[None, :], v, mask=block & (KEEP != 0))
         else:
             tl.store(s_out + capsule * B * E + wide + e[None, :], u, mask=block)
+            tl.store(v_out + capsule * B * E + wide + e[None, :], v, mask=block & (BOTH != 0))
             more = tl.sum(u * lift[None, :], 1)
             more += tl.load(tau + capsule * B + b, mask=inside & (ADD != 0), other=0.0)
             tl.store(tau_out + capsule * B + b, more, mask=inside)
     if LAST == 0:
-        toward = _times_transposed(
+        toward = times_transposed(
             s_out + capsule * B * E, weights, base, B, D, E, GROUPS, BB, KB, DP, PRECISION
         )
         k = tl.arange(0, DP)
@@ -164,12 +179,13 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
             tl.store(T_out + offsets, past + toward[i], mask=here)
 
 
-@triton.jit(do_not_specialize=["B", "J"])
+@kernel(do_not_specialize=["B", "J"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     s_in, du_in, W, ds_out, dG, B, J, D, E, epsilon,
     GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     base = tl.program_id(0) * (GROUPS * BB)
@@ -181,10 +197,10 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         wide = b[:, None] * E
         s = tl.load(s_in + capsule * B * E + wide + e[None, :], mask=block, other=0.0)
         du = tl.load(du_in + (r * B * J + j) * E + wide * J + e[None, :], mask=block, other=0.0)
-        f, derivative = _squash_factor(tl.sum(s * s, 1), epsilon)
+        f, derivative = squash_factor(tl.sum(s * s, 1), epsilon)
         ds = f[:, None] * du + (2 * derivative * tl.sum(s * du, 1))[:, None] * s
         tl.store(ds_out + capsule * B * E + wide + e[None, :], ds, mask=block)
-    dG_tiles = _times_transposed(
+    dG_tiles = times_transposed(
         ds_out + capsule * B * E, W + capsule * D * E, base, B, D, E, GROUPS, BB, KB, DP, PRECISION
     )
     d = tl.arange(0, DP)
@@ -194,11 +210,12 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         tl.store(dG + capsule * B * D + b[:, None] * D + d[None, :], dG_tiles[i], mask=here)
 
 
-@triton.jit(do_not_specialize=["B", "J", "SIZE", "FIRST"])
+@kernel(do_not_specialize=["B", "J", "SIZE", "FIRST"])
 def _weights_kernel(  # type: ignore[no-untyped-def]
     G, m, ptr, ds_in, dW, dbias, B, J, SIZE, D, E, FIRST,
     GROUPS: tl.constexpr, DB: tl.constexpr, KB: tl.constexpr, EP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     base = tl.program_id(0) * (GROUPS * DB)
@@ -226,7 +243,7 @@ def _weights_kernel(  # type: ignore[no-untyped-def]
             sums += (product(tl.trans(g), ds, total[i], PRECISION),)
         total = sums
         mass = tl.load(m + capsule * B + b, mask=inside & (FIRST == 0), other=0.0)
-        size = _graph_sizes(ptr, B, r, b, inside & (FIRST != 0), SIZE)
+        size = graph_sizes(ptr, B, r, b, inside & (FIRST != 0), SIZE)
         lift += tl.sum((mass + size.to(tl.float32))[:, None] * ds, 0)
     share = tl.where(FIRST != 0, 1.0 / J, 1.0)  # first iteration: c = 1/J, one sum for all
     for i in tl.static_range(GROUPS):
@@ -269,7 +286,7 @@ def update_agreement(
     T_out, tau_out = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
     u = weight.new_empty(L, J, rows.B, E)  # u, read back by the program that wrote it
     tensors = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out, "s_out": u}
-    _forward(G, m, weight, bias, rows, epsilon, precision, tensors)
+    launch_update(G, m, weight, bias, rows, epsilon, precision, tensors)
     return T_out, tau_out
 
 
@@ -299,11 +316,11 @@ def final_capsules(
     if m is not None and rows.parts > 1 and keep:
         joined, mass = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
         tensors |= {"G_out": joined, "m_out": mass}
-    _forward(G, m, weight, bias, rows, epsilon, precision, tensors)
+    launch_update(G, m, weight, bias, rows, epsilon, precision, tensors)
     return u, s, joined, mass
 
 
-def _forward(
+def launch_update(
     G: Tensor,
     m: Tensor | None,
     weight: Tensor,
@@ -313,15 +330,21 @@ def _forward(
     precision: str,
     tensors: dict[str, Tensor | None],
 ) -> None:
+    """The end of an iteration, of the last one if there is ``u_out``; arguments as in :func:`update_agreement`.
+
+    ``tensors`` are what is added (``residual``, and ``T`` and ``tau`` of the iteration before) and what is written:
+    ``T_out`` and ``tau_out``; ``G_out`` and ``m_out``, with their chunks added up; ``u_out [L, B, J, d']``; and
+    ``[L, J, B, d']`` ``s_out``, which is s in the last iteration and u before, and ``v_out``, which is s before.
+    """
     L, J, D, E = weight.shape
-    sizes = _block_sizes(rows.B, D, E, pairs=precision != "tf32x3")  # two tiles spill registers with tf32x3
+    sizes = block_sizes(rows.B, D, E, pairs=precision != "tf32x3")  # two tiles spill registers with tf32x3
     pointers = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     flags = [int(flag) for flag in (m is None, *(name in pointers for name in _FLAGS))]
     _forward_kernel[(triton.cdiv(rows.B, sizes["GROUPS"] * sizes["BB"]), J, L)](
         # Unused pointers must be valid, too.
         G, G if m is None else m, rows.ptr, weight, bias, *(pointers.get(name, G) for name in _POINTERS),
         rows.B, L, J, 1 if m is None else rows.parts, rows.fixed_size, CHUNK, D, E, epsilon, *flags,
-        CUT=rows.parts > 1, PRECISION=precision, **sizes, **_launch_options(sizes, D, E), num_stages=_STAGES,
+        CUT=rows.parts > 1, PRECISION=precision, **sizes, **launch_options(sizes, D, E), num_stages=STAGES,
     )  # fmt: skip
 
 
@@ -336,10 +359,10 @@ def capsule_gradients(
     L, J, B, E = s.shape
     D = weight.size(-2)
     ds, dG = s.new_empty(L, J, B, E), s.new_empty(L, J, B, D)
-    sizes = _block_sizes(B, D, E)
+    sizes = block_sizes(B, D, E)
     _backward_kernel[(triton.cdiv(B, sizes["GROUPS"] * sizes["BB"]), J, L)](
         s, du, weight, ds, dG, B, J, D, E, epsilon,
-        PRECISION=precision, **sizes, **_launch_options(sizes, D, E), num_stages=_STAGES,
+        PRECISION=precision, **sizes, **launch_options(sizes, D, E), num_stages=STAGES,
     )  # fmt: skip
     return ds, dG
 
@@ -363,17 +386,17 @@ def parameter_gradients(
     D = G.size(-1)
     dW, dbias = ds.new_empty(L, J, D, E), ds.new_empty(L, J, E)
     # The sum is over the graphs, so tiles are blocks of d instead of blocks of graphs.
-    sizes = _block_sizes(D, D, E)
+    sizes = block_sizes(D, D, E)
     DB, GROUPS = sizes["BB"], sizes["GROUPS"]
     _weights_kernel[(triton.cdiv(D, GROUPS * DB), J, L)](
         G, G if m is None else m, rows.ptr, ds, dW, dbias, B, J, rows.fixed_size, D, E, int(m is None),
         GROUPS=GROUPS, DB=DB, KB=16, EP=sizes["EP"], PRECISION=precision,
-        **_launch_options(sizes, D, E), num_stages=_STAGES - 1,
+        **launch_options(sizes, D, E), num_stages=STAGES - 1,
     )  # fmt: skip
     return dW, dbias
 
 
-def _block_sizes(B: int, D: int, E: int, pairs: bool = True) -> dict[str, int]:
+def block_sizes(B: int, D: int, E: int, pairs: bool = True) -> dict[str, int]:
     """Tile sizes: graphs of a tile, tiles of a program, step of the products, and d and d' rounded up to powers of two.
 
     Two tiles share each block of weights. A single tile of 64 graphs would use another instruction (wgmma), which
@@ -385,7 +408,7 @@ def _block_sizes(B: int, D: int, E: int, pairs: bool = True) -> dict[str, int]:
     return {"GROUPS": GROUPS, "BB": BB, "KB": 16 if large and BB > 16 else 32, "DP": DP, "EP": EP}
 
 
-def _launch_options(sizes: dict[str, int], D: int, E: int) -> dict[str, int]:
+def launch_options(sizes: dict[str, int], D: int, E: int) -> dict[str, int]:
     """Warps and register limit: eight warps for large tiles, with registers for two programs at a time, unspilled.
 
     Widths that are not a multiple of 16 are read one number at a time, which needs more registers.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.ragged.tiles import from_tiles, graphs_to_tiles, sum_tiles, tile_rows, to_tiles
 from graphcaps.ops.routing.factored import append_ones, iterate
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
@@ -66,6 +67,22 @@ def capsules_of_assignment(
 
     The other arguments are those of :func:`route_traced`. Gradients reach all of them.
     """
+    form = select(
+        "capsules_of_assignment", _capsules_of_assignment, h, weight, bias, residual,
+        max_size=segments.max_size, num_graphs=segments.num_graphs,
+    )  # fmt: skip
+    return form(h, weight, bias, segments, assignment, residual, epsilon)
+
+
+def _capsules_of_assignment(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    segments: Segments,
+    assignment: Tensor,
+    residual: Tensor | None = None,
+    epsilon: float = RELEASED_EPSILON,
+) -> Tensor:
     tiles = tile_rows(segments)
     C = to_tiles(assignment, tiles)  # [*lead, N, t, J]
     G = sum_tiles(C.mT @ to_tiles(h, tiles), tiles)

@@ -90,7 +90,7 @@ def route(
     else:
         form = select(
             "route", route_factored, h, weight, bias, residual,
-            max_size=segments.max_size, num_graphs=segments.num_graphs, detach=detach,
+            max_size=segments.max_size, num_graphs=segments.num_graphs,
         )  # fmt: skip
     return form(h, weight, bias, segments, iterations, residual, detach, epsilon)
 
@@ -115,7 +115,7 @@ def route_dense(
         return route_dense_traced(h, weight, bias, iterations, residual, epsilon)
     B, n = h.shape[-3:-1]
     tensors = (h, weight, bias, residual)
-    form = select("route_dense", route_dense_factored, *tensors, max_size=n, num_graphs=B, detach=detach)
+    form = select("route_dense", route_dense_factored, *tensors, max_size=n, num_graphs=B)
     return form(h, weight, bias, iterations, residual, detach, epsilon)
 
 

@@ -3,7 +3,8 @@
 The algorithm of :mod:`graphcaps.ops.routing.factored`. The sums over rows are in
 :mod:`graphcaps.ops.routing.weighted_sum_triton`, the steps between them in
 :mod:`graphcaps.ops.routing.capsule_update_triton`. There are 2 R launches forward (one more if graphs are split into
-chunks) and 4 backward.
+chunks) and 4 backward. With gradient through the assignments the backward pass is that of
+:mod:`graphcaps.ops.routing.route_gradient_triton`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from graphcaps.ops.routing.capsule_update_triton import (
     parameter_gradients,
     update_agreement,
 )
+from graphcaps.ops.routing.route_gradient_triton import RouteWithGradient
 from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, input_gradient
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
@@ -41,13 +43,13 @@ def route_triton(
 ) -> Routing:
     """Same arguments and result as :func:`graphcaps.ops.routing.factored.route_factored`.
 
-    The dispatch table states the sizes that are supported; no gradient flows through the assignment.
+    The dispatch table states the sizes that are supported.
     """
     V, B = segments.num_rows, segments.num_graphs
     lead, J = h.shape[:-2], weight.size(-3)
     size = segments.max_size or 1
     shape = (segments.ptr.reshape(-1, B + 1), segments.index.reshape(-1, V), size, lead.numel(), V, B)
-    u, c = _run(h, weight, bias, residual, shape, iterations, epsilon)
+    u, c = _run(h, weight, bias, residual, shape, iterations, detach, epsilon)
     return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, V, J))
 
 
@@ -67,7 +69,7 @@ def route_dense_triton(
     # Kernels do not read ``ptr`` here, but need a valid pointer.
     unused = torch.empty(1, dtype=torch.long, device=h.device)
     shape = (unused, None, n, torch.Size(lead).numel(), B * n, B)
-    u, c = _run(h, weight, bias, residual, shape, iterations, epsilon)
+    u, c = _run(h, weight, bias, residual, shape, iterations, detach, epsilon)
     return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, B, n, J))
 
 
@@ -78,6 +80,7 @@ def _run(
     residual: Tensor | None,
     shape: tuple[Tensor, Tensor | None, int, int, int, int],
     iterations: int,
+    detach: bool,
     epsilon: float,
 ) -> tuple[Tensor, Tensor]:
     """Folds the leading axes into one."""
@@ -88,7 +91,10 @@ def _run(
     need_grad = torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in inputs
     )
-    u, c = _Route.apply(*inputs, shape, iterations, epsilon, need_grad)
+    if need_grad and not detach and iterations > 1:  # a single iteration has constant assignments
+        u, c = RouteWithGradient.apply(*inputs, shape, iterations, epsilon)
+    else:
+        u, c = _Route.apply(*inputs, shape, iterations, epsilon, need_grad)
     return u, c
 
 
@@ -129,6 +135,7 @@ class _Route(torch.autograd.Function):
             ctx.save_for_backward(weight, s, G, m, c, rows.ptr)
             ctx.rows, ctx.epsilon, ctx.precision = (size, L, V, B, index is None), epsilon, precision
         ctx.mark_non_differentiable(c)
+        ctx.set_materialize_grads(False)  # autograd would fill zeros of the size of c
         return u, c
 
     @staticmethod

@@ -19,9 +19,10 @@ import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, rows_per_chunk
 
-__all__ = ["Rows", "assign_and_sum", "input_gradient"]
+__all__ = ["Rows", "assign_and_sum", "input_gradient", "padded", "tile_options"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,12 @@ class Rows:
         return 16 if self.fixed and self.size <= 32 else 32
 
 
-@triton.jit(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "STORE"])
+@kernel(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "STORE"])
 def _assign_kernel(  # type: ignore[no-untyped-def]
     h, ptr, T, tau, G, m, c, V, B, L, J, SIZE, ROWS_PER_CHUNK, STORE, D,
     JP: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -129,11 +131,12 @@ def _assign_kernel(  # type: ignore[no-untyped-def]
             )
 
 
-@triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
+@kernel(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
 def _input_gradient_kernel(  # type: ignore[no-untyped-def]
     c, dG, ptr, dh, V, B, J, SIZE, ROWS_PER_CHUNK, D,
     JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
+    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -168,7 +171,13 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
 
 
 def assign_and_sum(
-    h: Tensor, T: Tensor, tau: Tensor, rows: Rows, store: bool, precision: str
+    h: Tensor,
+    T: Tensor,
+    tau: Tensor,
+    rows: Rows,
+    store: bool,
+    precision: str,
+    out: tuple[Tensor | None, Tensor | None, Tensor | None] = (None, None, None),
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     r"""One pass over h: c = softmax over j of h·T + τ, then G = Σ c h and m = Σ c.
 
@@ -179,19 +188,22 @@ def assign_and_sum(
         rows (Rows): Which row belongs to which graph.
         store (bool): Whether c is stored.
         precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
+        out (tuple): Tensors that G, m and c are written to, ``None`` for new ones. (default: all are new)
 
     Returns:
         tuple: G ``[S, L, J, B, d]`` and m ``[S, L, J, B]``, per chunk; c ``[L, V, J]`` or ``None``.
     """
     L, J, B, D = T.shape
-    G, m = h.new_empty(rows.parts, L, J, B, D), h.new_empty(rows.parts, L, J, B)
-    c = h.new_empty(L, rows.V, J) if store else None
+    G, m, c = out
+    G = h.new_empty(rows.parts, L, J, B, D) if G is None else G
+    m = h.new_empty(rows.parts, L, J, B) if m is None else m
+    c = h.new_empty(L, rows.V, J) if store and c is None else c
     # One more program per replica and chunk writes the padding rows of c.
     extra = int(store and not rows.fixed)
     _assign_kernel[(B + extra, L, rows.parts)](
         h, rows.ptr, T, tau, G, m, G if c is None else c,
         rows.V, B, L, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), int(store), D,
-        PRECISION=precision, num_stages=1, **_tile_options(J, D, rows.height, precision),
+        PRECISION=precision, num_stages=1, **tile_options(J, D, rows.height, precision),
     )  # fmt: skip
     return G, m, c
 
@@ -213,23 +225,23 @@ def input_gradient(c: Tensor, dG: Tensor, rows: Rows, precision: str) -> Tensor:
     # One more program per replica and chunk writes the padding rows.
     _input_gradient_kernel[(B + int(not rows.fixed), L, rows.parts)](
         c, dG, rows.ptr, dh, rows.V, B, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), D,
-        JP=_padded(J), DP=_padded(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
+        JP=padded(J), DP=padded(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return dh
 
 
-def _padded(width: int) -> int:
+def padded(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def _tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
+def tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
     """Tile sizes, warps and register limit of :func:`assign_and_sum`.
 
     Graphs are small, so throughput depends on the number of programs that run at a time: programs are small, and the
     register limit lets one more fit without spilling. Widths that are not a multiple of 16 are read one number at a
     time and need more registers.
     """
-    JP, DP = _padded(J), _padded(D)
+    JP, DP = padded(J), padded(D)
     options = {"JP": JP, "DP": DP, "KB": min(DP, 64), "ROWS": height if JP == 16 else 32, "num_warps": 4}
     few = (JP == 16 and height == 16) or DP <= 32
     if few:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.ragged.reductions import segment_max, segment_mean
 from graphcaps.ops.ragged.tiles import flat_index, segment_broadcast, segment_sum
 from graphcaps.ops.row_sums import select_rows, sum_rows
@@ -72,6 +73,10 @@ def average_groups(x: Tensor, level: CoarseLevel) -> Tensor:
     Returns:
         Tensor: ``[*lead, V, d]``; 0 at padding rows.
     """
+    return select("average_groups", _average_groups, x)(x, level)
+
+
+def _average_groups(x: Tensor, level: CoarseLevel) -> Tensor:
     means, source = pool_members(x, level, "mean"), level.members.source
     *lead, V, d = x.shape
     rows = segment_broadcast(means, level.members.segments).reshape(-1, d)  # 0 at padding

@@ -1,0 +1,66 @@
+"""Compiles the kernels of a training step of HGCN with each of its options for an H200, without a GPU.
+
+Prints the names of the kernels. A kernel that needs more shared memory than the GPU has ends the program with an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+import graphcaps.ops.coarsening
+from graphcaps.data.precompute import precompute
+from graphcaps.nn import HGCN
+from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops._triton.precision import Precision, use_precision
+from graphcaps.ops._triton.precompilation import _ZeroedAllocations
+from graphcaps.types import LossOptions
+from tests.graphs import random_graphs
+from tests.ops._triton.stub_driver import stub_driver
+
+OPTIONS: list[dict[str, Any]] = [
+    {"reconstruct_up_to": 8},
+    {"formulation": "paper"},
+    {"parts": "blocks"},
+    {"parts": "groups"},
+    {"context": "gated"},
+    {"context": "gin"},
+]
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
+CAPSULES = (10, 128)
+
+
+def run_step(options: dict[str, Any], num_capsules: int) -> None:
+    """A step whose kernels are compiled but not launched; what they would write is zero."""
+    graphs = random_graphs([4, 9, 1, 17, 12] * 10, density=2.0)
+    model = HGCN(
+        graphs.x.size(-1), 2, capsule_dim=128, num_capsules=(num_capsules,), dropout=0.2, lead=(2,), **options
+    )
+    store = graphs.as_store()
+    if model.precomputation is not None:
+        store = precompute(store, model.precomputation)
+    graphs_of_step = torch.arange(len(store)).expand(2, len(store)).contiguous()
+    batch = store.batch(graphs.x.float(), graphs_of_step)
+    y = torch.zeros_like(graphs_of_step)
+    with use_kernels("always"), torch.autograd.set_multithreading_enabled(False), _ZeroedAllocations():
+        model.loss(model.forward_batch(batch, y), y, LossOptions()).total.sum().backward()
+
+
+def main() -> None:
+    graphcaps.ops.coarsening.adjacency_tiles = lambda *_: None  # type: ignore[assignment]  # the form of a CPU
+    with stub_driver() as driver:
+        for precision in PRECISIONS:
+            for number in CAPSULES:
+                for options in OPTIONS:
+                    with use_precision(precision):
+                        run_step(options, number)
+    print(*sorted(set(driver.loaded)))
+
+
+if __name__ == "__main__":
+    main()
