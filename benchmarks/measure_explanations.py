@@ -120,7 +120,7 @@ class Sharper(torch.nn.Module):
     def forward(
         self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor | None = None
     ) -> torch.Tensor:
-        output = self.module.network(x + self.module.blank, edge_index, batch)
+        output = self.module.network(x + self.module.reference, edge_index, batch)
         probabilities: torch.Tensor = (10 * output.class_scores).softmax(-1)
         return probabilities
 

@@ -96,7 +96,7 @@ def measure(store: GraphStore, config: RunConfig, seed: int) -> dict[str, Any]:
         "parts_per_graph": float(counts.mean()),
         "three_to_seven": float(((counts >= 3) & (counts <= 7))[small].mean()) if small.any() else None,
         "connected": partition_shape(capsule, test).connected,
-        "entropy": capsule_usage(explanation.assignments[0], test.node_ptr)["entropy"],
+        "entropy": capsule_usage(explanation.assignments[0], capsule, test.node_ptr)["entropy"],
         "seconds": seconds,
     }
     if "reason" in test.truth:

@@ -24,7 +24,6 @@ from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, MET
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.fitted_model import load
-from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 from tests.small_models import planted, small_model, train_small
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
@@ -53,7 +52,7 @@ def test_without_options_a_summary_is_printed(model: Path, data: Path) -> None:
     result = run(model, data)
     assert result.exit_code == 0, result.output
     assert "6 graphs in" in result.stdout
-    use = CapsuleUse.from_counts(count_nodes(explain_store(load(model), read_tu(data)).assignments[0]))
+    use = explain_store(load(model), read_tu(data)).capsule_use
     assert f"capsules in use  {use.in_use} of 4 over these graphs; a graph has nodes in " in result.stdout
     content = json.loads(run(model, data, "--json").stdout)
     assert (content["command"], content["graphs"]) == ("explain", 6)

@@ -44,12 +44,14 @@ def test_graphs_with_distinct_kinds() -> None:
 def test_capsule_usage() -> None:
     hard, split = [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]
     assignment = torch.tensor([hard, hard, [0.0, 1.0, 0.0], split, hard, hard, hard, hard])
-    metrics = capsule_usage(assignment, PTR)
+    metrics = capsule_usage(assignment, assignment.argmax(-1), PTR)
     assert metrics["entropy"] == pytest.approx(math.log(2) / math.log(3) / 8, rel=1e-5)
     assert metrics["dead_capsules"] == 1
     assert metrics["share"] == pytest.approx([0.875, 0.125, 0])
     assert metrics["used_per_graph"] == pytest.approx(1.5)
-    assert capsule_usage(torch.full((8, 4), 0.25), PTR)["entropy"] == pytest.approx(1)
+    assert capsule_usage(torch.full((8, 4), 0.25), torch.zeros(8, dtype=torch.long), PTR)[
+        "entropy"
+    ] == pytest.approx(1)
 
 
 def test_rank_correlation_depends_on_the_order_only() -> None:

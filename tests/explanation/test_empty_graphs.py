@@ -100,7 +100,7 @@ def test_metrics_leave_them_out(model: FittedModel) -> None:
             expected if expected is None else pytest.approx(expected, abs=1e-5)
         )
     explanations = explain_store(model, STORE)
-    usage = capsule_usage(explanations.assignments[0], explanations.node_ptr)
+    usage = capsule_usage(explanations.assignments[0], explanations.capsule, explanations.node_ptr)
     assert sum(usage["share"]) == pytest.approx(1, abs=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Capsules in use: counted from the largest coefficients of nodes, for one model and for replicas."""
+"""Capsules in use: counted from the capsule of each node, for one model and for replicas."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from graphcaps.data import planted_parts
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN, CapsuleLayer
 from graphcaps.nn.capsule_use import CapsuleUse, collapse_warning, count_nodes, measure_capsule_use
+from graphcaps.nn.hard_assignment import hard_assignment
 from graphcaps.nn.primary_capsules import Formulation
 from tests.one_capsule import FORCED, force_one_capsule
 
@@ -49,12 +50,12 @@ def test_warning() -> None:
     assert some.warning == collapse_warning([some, some]) == collapse_warning([]) == ""
 
 
-def test_nodes_belong_to_their_largest_coefficient() -> None:
-    """A nearly equal assignment counts as its largest entries do; padding does not count."""
-    c = torch.tensor([[0.34, 0.33, 0.33], [0.3, 0.36, 0.34], [0.34, 0.33, 0.33], [0.1, 0.1, 0.8]])
-    assert count_nodes(c).tolist() == [2, 1, 1]
+def test_nodes_of_each_capsule() -> None:
+    """Padding does not count."""
+    capsule = torch.tensor([0, 1, 0, 2])
+    assert count_nodes(capsule, 4).tolist() == [2, 1, 1, 0]
     mask = torch.tensor([[True, True, True, False], [False, True, True, True]])
-    assert count_nodes(c.expand(2, 4, 3), mask).tolist() == [[2, 1, 0], [1, 1, 1]]
+    assert count_nodes(capsule.expand(2, 4), 3, mask).tolist() == [[2, 1, 0], [1, 1, 1]]
 
 
 @pytest.mark.parametrize("formulation", ["released", "paper"])
@@ -72,17 +73,35 @@ def test_routing_that_is_forced_to_one_capsule(formulation: Formulation) -> None
             layer.weight[0, j, j, j] = 5.0  # a vote of the free replica: one feature, for its own capsule
     graphs = torch.stack([torch.arange(15), torch.arange(15).flip(0)])
     graphs[1, 13:] = -1
-    free, forced = measure_capsule_use(model, [store.batch(x, part) for part in graphs.split(5, 1)])
+    batches = [store.batch(x, part) for part in graphs.split(5, 1)]
+    free, forced = measure_capsule_use(model, batches, batches)
     assert forced == CapsuleUse(1, 6)
     assert model.training
     output = model.eval().forward_batch(store.batch(x, graphs))
-    tops = output.levels[0].assignment.argmax(-1)
-    assert (tops[1][: int(store.sizes[graphs[1, :13]].sum())] == FORCED).all()
-    assert free == CapsuleUse.from_counts(tops[0].bincount(minlength=6))
+    c = output.levels[0].assignment
+    assert (c[1].argmax(-1)[: int(store.sizes[graphs[1, :13]].sum())] == FORCED).all()
+    tops = hard_assignment(c[0], c[0].double().mean(0))
+    assert free == CapsuleUse.from_counts(tops.bincount(minlength=6))
     assert free == CapsuleUse(6, 6)
+
+
+def test_capsules_are_in_use_where_nodes_differ_from_the_training_graphs() -> None:
+    """One capsule has the largest coefficient of all nodes; by means of training graphs, several are in use."""
+    torch.manual_seed(0)
+    store = planted_parts(num_graphs=12)
+    batch = store.batch(torch.rand(store.num_nodes, 4))
+    model = HGCN(4, 3, capsule_dim=8, num_capsules=(5,)).eval()
+    with torch.no_grad():
+        cast(CapsuleLayer, model.layers[0]).bias[3] = 0.3
+    assert measure_capsule_use(model, [batch], []) == [CapsuleUse(1, 5)]
+    (use,) = measure_capsule_use(model, [batch], [batch])
+    assert use.in_use > 1
+    c = model.forward_batch(batch).levels[0].assignment
+    model.mean_coefficients = (c.double().mean(0, keepdim=True),)
+    assert measure_capsule_use(model, [batch], []) == [use]
 
 
 def test_a_model_without_capsules_has_none_in_use() -> None:
     store = planted_parts(num_graphs=3)
     model = GIN(2, 3)
-    assert measure_capsule_use(model, [store.batch(torch.rand(store.num_nodes, 2))]) == []
+    assert measure_capsule_use(model, [store.batch(torch.rand(store.num_nodes, 2))], []) == []

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from graphcaps import HGCNClassifier, cross_validate
 from graphcaps.config import RunConfig, TrainConfig
@@ -85,15 +83,6 @@ def test_parts_use_several_capsules() -> None:
     assert result.capsule_use.in_use > 2
     assert len(ledger.records[0].capsule_use) == 3
     assert all(use.in_use > 1 for use in ledger.records[0].capsule_use)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    """Two threads of torch, on every machine: two processes. A patched function would stay patched in the forks."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("forced", "two_threads")

@@ -536,9 +536,10 @@ def show_graph(
             "each capsule is under the class that it contributes most to; contributions add up to the length",
         )
     )
-    what = "an atom" if store.truth.get("element") is not None else "a node"
-    where = "it is listed under the one with its largest coefficient"
-    rows.append(("", f"{what} contributes to every capsule; {where}"))
+    one, noun = ("an", "atom") if store.truth.get("element") is not None else ("a", "node")
+    compared = explanation.levels[0].mean_coefficients is not None
+    where = f"that gets more of it than of an average {noun}" if compared else "with its largest coefficient"
+    rows.append(("", f"{one} {noun} contributes to every capsule; it is listed under the one {where}"))
     print_pairs(console, rows)
     console.print()
     elements = _elements(store)
@@ -722,10 +723,10 @@ def _show_summary(
         copies (str): A sentence on graphs in several parts, or "".
     """
     from graphcaps.explanation.agreement import capsule_usage
-    from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
+    from graphcaps.explanation.explanation_data import NO_MEANS_NOTE
 
-    usage = capsule_usage(explanations.assignments[0], explanations.node_ptr)
-    use = CapsuleUse.from_counts(count_nodes(explanations.assignments[0]))
+    usage = capsule_usage(explanations.assignments[0], explanations.capsule, explanations.node_ptr)
+    use = explanations.capsule_use
     rows = [("data", store.name), ("explained", f"{len(explanations):,} graphs in {seconds:.1f} s")]
     accuracies = _accuracy_rows(explanations, used_in)
     rows += [*accuracies, ("", copies)] if accuracies and copies else accuracies
@@ -734,6 +735,8 @@ def _show_summary(
     rows.append(
         ("entropy", f"{usage['entropy']:.3f} (0: each node belongs to one capsule, 1: to all equally)")
     )
+    if explanations.mean_coefficients is None:
+        rows.append(("parts", NO_MEANS_NOTE))
     print_pairs(terminal(), rows)
 
 

@@ -70,20 +70,25 @@ def graphs_with_distinct_kinds(kind: Tensor, part: Tensor, node_ptr: Tensor) -> 
     return count == torch.bincount(kinds // width, minlength=node_ptr.numel() - 1)
 
 
-def capsule_usage(assignment: Tensor, node_ptr: Tensor) -> dict[str, Any]:
-    """Use of the J capsules of the lowest level, from the routing weights ``[N, J]``.
+def capsule_usage(assignment: Tensor, capsule: Tensor, node_ptr: Tensor) -> dict[str, Any]:
+    """Use of the J capsules of the lowest level.
+
+    Args:
+        assignment (Tensor): Routing weights, ``[N, J]``.
+        capsule (Tensor): Capsule that each node belongs to, ``[N]``.
+        node_ptr (Tensor): Offsets of the nodes of each graph, ``[G + 1]``.
 
     Returns:
         dict: ``entropy`` of a node's weights divided by log J, mean over nodes: 0 for hard assignments, 1 for uniform
-        ones; ``dead_capsules``, number of capsules to which no node is assigned (by its largest weight); ``share``,
-        fraction of a graph's nodes assigned to each capsule, mean over graphs, ``J`` numbers; ``used_per_graph``,
+        ones; ``dead_capsules``, number of capsules to which no node belongs; ``share``, fraction of a graph's nodes
+        that belong to each capsule, mean over graphs, ``J`` numbers; ``used_per_graph``,
         number of capsules with at least one node of a graph, mean over graphs. Graphs without nodes do not count.
     """
     J = assignment.size(-1)
     entropy = -torch.xlogy(assignment.double(), assignment.double()).sum(-1).mean() / math.log(max(J, 2))
     sizes = node_ptr.unique_consecutive().diff()  # without graphs that have no nodes
     graph = torch.arange(sizes.numel()).repeat_interleave(sizes)
-    counts = torch.bincount(graph * J + assignment.argmax(-1), minlength=sizes.numel() * J).reshape(-1, J)
+    counts = torch.bincount(graph * J + capsule, minlength=sizes.numel() * J).reshape(-1, J)
     share = (counts / sizes.unsqueeze(-1)).double().mean(0)
     return {
         "entropy": float(entropy),

@@ -116,7 +116,7 @@ def _draw_parts(explanation: ExplanationData) -> Any:
 
 
 def node_paths(explanation: ExplanationData) -> list[np.ndarray]:
-    """For each level below the classes, the capsule that each node leads to by its largest coefficients, ``[n]``."""
+    """For each level below the classes, the capsule that each node leads to, level by level, ``[n]``."""
     paths = [explanation.levels[0].capsule.numpy()]
     for level in explanation.levels[1:-1]:
         paths.append(level.capsule.numpy()[paths[-1]])
@@ -438,7 +438,7 @@ def _draw_iterations(explanation: ExplanationData) -> Any:
             axis,
             explanation,
             positions,
-            None if uniform else weights.argmax(-1).numpy(),
+            None if uniform else explanation.levels[0].capsule_after(number).numpy(),
             np.clip(opacity, 0, 1),
         )
         caption = (

@@ -178,7 +178,7 @@ def explain_encoded(
             parts = [_explain_span(network, encoded, targets, *span) for span in batch_spans(encoded.store)]
     finally:
         network.train(was_training)
-    return _concatenate(parts, encoded)
+    return replace(_concatenate(parts, encoded), mean_coefficients=network.mean_coefficients)
 
 
 def _explain_span(

@@ -28,7 +28,7 @@ class Explanation(ExplanationData):
     def tree(self) -> dict[str, Any]:
         """Classes, below them capsules level by level, below these the nodes, as nested JSON values.
 
-        A node is listed under the capsule with its largest routing coefficient, its ``weight``. A capsule is listed
+        A node is listed under the capsule that it belongs to, with its coefficient as ``weight``. A capsule is listed
         under the capsule or class that it contributes most to; ``contributions`` and ``weights`` are its contributions
         and routing coefficients to all of them, ``contribution`` and ``weight`` those to the one above it. A class or
         capsule without such entries has no ``parts``, and no class of a graph without nodes has any.
@@ -45,14 +45,18 @@ class Explanation(ExplanationData):
             descending contribution, nodes by descending weight.
         """
         lowest, *above = self.levels
+        capsule = lowest.capsule.unsqueeze(1)
         nodes = range(self.num_nodes) if self.nodes is None else self.nodes.tolist()
         entries: list[dict[str, Any]] = [
             {"node": node, "weight": _round(weight), "score": _round(score)}
             for node, weight, score in zip(
-                nodes, lowest.assignment.amax(-1).tolist(), self.node_scores.tolist(), strict=True
+                nodes,
+                lowest.assignment.gather(1, capsule).squeeze(1).tolist(),
+                self.node_scores.tolist(),
+                strict=True,
             )
         ]
-        parents = lowest.capsule.tolist()
+        parents = capsule.squeeze(1).tolist()
         rest: list[dict[str, float]] = [
             {} for _ in range(lowest.lengths.numel())
         ]  # parts of the lowest are nodes
@@ -116,6 +120,9 @@ class Explanation(ExplanationData):
                 {
                     "assignment": _to_list(level.assignment),
                     "iterations": _to_list(level.iterations),
+                    "mean_coefficients": _to_list(
+                        None if level.mean_coefficients is None else level.mean_coefficients[-1]
+                    ),
                     "capsule": level.capsule.tolist(),
                     "lengths": _to_list(level.lengths),
                     "adjacency": _to_list(level.adjacency),
@@ -198,6 +205,9 @@ class StoreExplanation(StoreExplanationData):
                     adjacency=None if adjacency is None else adjacency[graph],
                     contributions=self.contributions[number][n if number == 0 else graph],
                     residual_contributions=self.residual_contributions[number][graph],
+                    mean_coefficients=None
+                    if self.mean_coefficients is None
+                    else self.mean_coefficients[number],
                 )
             )
         true_class = -1 if self.true_class is None else int(self.true_class[graph])

@@ -9,15 +9,22 @@ import torch
 from torch import Tensor
 
 from graphcaps.explanation.agreement import member_agreement
+from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
+from graphcaps.nn.hard_assignment import hard_assignment, lift
 from graphcaps.types import ShapeRepr
 
-__all__ = ["NO_NODES_NOTE", "ExplainedLevel", "ExplanationData", "StoreExplanationData"]
+__all__ = ["NO_MEANS_NOTE", "NO_NODES_NOTE", "ExplainedLevel", "ExplanationData", "StoreExplanationData"]
 
 NO_NODES_NOTE = (
     "The graph has no nodes: its capsules are zero, and its probabilities are the class frequencies of the training "
     "graphs."
 )
 """The explanation of a graph without nodes."""
+NO_MEANS_NOTE = (
+    "The model has no mean routing coefficients, as files of earlier versions: a node belongs to the capsule with its "
+    "largest coefficient, which may be the same for all nodes. Train the model again for means."
+)
+"""What is missing if nodes cannot be compared with the nodes of the training graphs."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,6 +42,8 @@ class ExplainedLevel(ShapeRepr):
             its weighted vote along the output capsule (:mod:`graphcaps.ops.routing.contributions`).
         residual_contributions (Tensor): Contribution of the residual, the mean input capsule, ``[J]``. With it, the
             contributions to an output capsule add up to its length; at the class level, to the class score.
+        mean_coefficients (Tensor, optional): Means of the routing weights of every iteration over the training graphs,
+            ``[R, J]``; ``None`` if the model has none.
     """
 
     assignment: Tensor
@@ -43,11 +52,25 @@ class ExplainedLevel(ShapeRepr):
     adjacency: Tensor | None
     contributions: Tensor
     residual_contributions: Tensor
+    mean_coefficients: Tensor | None = None
 
     @property
     def capsule(self) -> Tensor:
-        """Output capsule with the largest routing weight, for each input capsule, ``[n]``."""
-        return self.assignment.argmax(-1)
+        """Output capsule that each input capsule belongs to, ``[n]``
+        (:func:`graphcaps.nn.hard_assignment.hard_assignment`)."""
+        mean = None if self.mean_coefficients is None else self.mean_coefficients[-1]
+        return hard_assignment(self.assignment, mean)
+
+    def capsule_after(self, iteration: int) -> Tensor:
+        """Output capsule that each input capsule belongs to after a routing iteration, from 0 on, ``[n]``."""
+        mean = None if self.mean_coefficients is None else self.mean_coefficients[iteration]
+        return hard_assignment(self.iterations[iteration], mean)
+
+    @property
+    def lift(self) -> Tensor | None:
+        """How many times more of each input capsule goes to each output capsule than on average over the training
+        graphs, ``[n, J]`` (:func:`graphcaps.nn.hard_assignment.lift`); ``None`` without means."""
+        return None if self.mean_coefficients is None else lift(self.assignment, self.mean_coefficients[-1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,6 +191,8 @@ class StoreExplanationData(ShapeRepr):
         member_node_scores, member_predicted (Tensor, optional): ``[M, N]`` and ``[M, G]``, of a committee.
         part_names (tuple): Names of the network and of its companions, if there are any.
         network_share (Tensor, optional): ``[G]``, likewise.
+        mean_coefficients (tuple, optional): Per level ``[R, J]``, of the explained model, the first member of a
+            committee.
     """
 
     class_names: tuple[str, ...]
@@ -197,6 +222,7 @@ class StoreExplanationData(ShapeRepr):
     member_predicted: Tensor | None = None
     part_names: tuple[str, ...] = ()
     network_share: Tensor | None = None
+    mean_coefficients: tuple[Tensor, ...] | None = None
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1
@@ -208,8 +234,25 @@ class StoreExplanationData(ShapeRepr):
 
     @property
     def capsule(self) -> Tensor:
-        """Capsule of the lowest level with the largest routing weight, for each node, ``[N]``."""
-        return self.assignments[0].argmax(-1)
+        """Capsule of the lowest level that each node belongs to, ``[N]``."""
+        return self.capsules_of(0)
+
+    def capsules_of(self, level: int, iteration: int | None = None) -> Tensor:
+        """Capsule that each input capsule of a level belongs to, ``[N]``, then ``[G, J_below]``.
+
+        Args:
+            level (int): The level, from 0 on.
+            iteration (int, optional): Routing iteration, from 0 on. (default: the last)
+        """
+        means = None if self.mean_coefficients is None else self.mean_coefficients[level]
+        if iteration is None:
+            return hard_assignment(self.assignments[level], None if means is None else means[-1])
+        return hard_assignment(self.iterations[level][iteration], None if means is None else means[iteration])
+
+    @property
+    def capsule_use(self) -> CapsuleUse:
+        """Capsules in use of the lowest level, over the nodes of all graphs."""
+        return CapsuleUse.from_counts(count_nodes(self.capsule, self.assignments[0].size(-1)))
 
     @property
     def node_graph(self) -> Tensor:

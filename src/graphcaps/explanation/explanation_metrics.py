@@ -153,7 +153,9 @@ def evaluate_explanations(
         explanations, seconds = _timed(lambda: explain_encoded(network, encoded))
         scores, predicted = explanations.class_scores, explanations.predicted
         shape = partition_shape(explanations.capsule, encoded.store)
-        report["capsules"] = capsule_usage(explanations.assignments[0], explanations.node_ptr) | {
+        report["capsules"] = capsule_usage(
+            explanations.assignments[0], explanations.capsule, explanations.node_ptr
+        ) | {
             "used_low": shape.low,
             "used_high": shape.high,
             "connected": shape.connected,

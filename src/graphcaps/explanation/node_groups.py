@@ -46,7 +46,7 @@ class NodeGroups(ShapeRepr):
 
 
 def node_capsules(explanations: StoreExplanationData, level: int = 0) -> Tensor:
-    """Capsule of a level that each node leads to by its largest routing coefficients, ``[N]``.
+    """Capsule of a level that each node leads to, level by level, ``[N]``.
 
     Args:
         explanations (StoreExplanation): Explanations of graphs.
@@ -59,8 +59,8 @@ def node_capsules(explanations: StoreExplanationData, level: int = 0) -> Tensor:
     if not 0 <= level < levels:
         raise ArgumentError("node_capsules", "level", f"be from 0 to {levels - 1}", level)
     capsule, graph = explanations.capsule, explanations.node_graph
-    for assignment in explanations.assignments[1 : level + 1]:
-        capsule = assignment.argmax(-1)[graph, capsule]
+    for above in range(1, level + 1):
+        capsule = explanations.capsules_of(above)[graph, capsule]
     return capsule
 
 

@@ -17,6 +17,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
 from graphcaps.nn.collate import attach_precomputed
+from graphcaps.nn.hard_assignment import hard_assignment
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
@@ -228,10 +229,11 @@ def node_scores(
 
 @torch.no_grad()
 def capsules_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
-    """Capsule of the lowest level with the largest coefficient of each node, ``[V]``, of an HGCN."""
+    """Capsule of the lowest level that each node belongs to, ``[V]``, of an HGCN."""
     count = graphs.target.numel()
     network, batch = _hgcn_batch(model, graphs.x, graphs.edge_index, graphs.batch, count, graphs.edge_attr)
-    return network.forward_batch(batch).levels[0].assignment[: graphs.x.size(0)].argmax(-1)
+    c, means = network.forward_batch(batch).levels[0].assignment, network.mean_coefficients
+    return hard_assignment(c[: graphs.x.size(0)], None if means is None else means[0][-1])
 
 
 def _hgcn_batch(

@@ -6,7 +6,8 @@ values, and the tensors must have the names, types and shapes of that model. The
 fitted arrays, which the model checks itself. The names of a committee's tensors begin with ``members.1.``,
 ``members.2.`` and so on, and the header says how many members there are. The names of the arrays of companions begin
 with ``companions.1.`` and so on; the header has their configurations and the weights. Three further tensors hold hashes
-of the training, validation and test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`).
+of the training, validation and test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`). The header of a
+model with capsules has the mean routing coefficients of each member; files of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -36,7 +37,9 @@ from graphcaps.inference.split_hashes import SplitHashes
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model, is_classical, is_model
+from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
+from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.initialise import forked_generator
 
 __all__ = [
@@ -63,7 +66,7 @@ _REQUIRED = {
     "training": dict,
     "versions": dict,
 }
-_OPTIONAL = ("calibration", "profile", "committee", "companion")  # an object or null
+_OPTIONAL = ("calibration", "profile", "committee", "companion", "mean_coefficients")  # an object or null
 _SPLIT_PREFIX = "split_hashes."  # of the tensors that are not the model's
 _MEMBER_PREFIX = "members."  # of the tensors of a committee, and the number of the member, from 1 on
 _COMPANION_PREFIX = "companions."  # of the arrays of companions, and the number of the companion, from 1 on
@@ -160,6 +163,11 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
             "members": 1 + len(contents.others),
             "disagreement": None if profile is None else profile.to_dict(),
         }
+    means = [member.mean_coefficients for member in _with_capsules(contents.model, *contents.others)]
+    if means and None not in means:
+        header["mean_coefficients"] = {
+            "members": [[level.tolist() for level in levels or ()] for levels in means]
+        }
     if contents.mixture is not None:
         header["companion"] = {
             "models": [
@@ -227,6 +235,7 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
         _member(path, header, config, recipe, own, number if count > 1 else None)
         for number, own in enumerate(_split_members(path, tensors, count), 1)
     ]
+    _set_means(path, header.get("mean_coefficients"), members)
     companion = header.get("companion")
     disagreement = None if committee is None else committee["disagreement"]
     return ModelContents(
@@ -305,6 +314,37 @@ def _companion(
         FeatureRecipe.from_dict(values["recipe"]),
         None if calibration is None else Calibration.from_dict(calibration),
     )
+
+
+def _with_capsules(*members: GraphModel | ClassicalModel) -> list[HGCN]:
+    return [member for member in members if isinstance(member, HGCN)]
+
+
+def _set_means(
+    path: Path, entry: dict[str, Any] | None, members: Sequence[GraphModel | ClassicalModel]
+) -> None:
+    """Sets the mean routing coefficients of each member, if the header has them."""
+    if entry is None:
+        return
+    networks, listed = _with_capsules(*members), entry.get("members")
+    if set(entry) != {"members"} or not isinstance(listed, list) or len(listed) != len(networks):
+        expected = (
+            f"'members' of {len(networks)} models with capsules under 'mean_coefficients' in the header"
+        )
+        raise DataError(path, expected, repr(entry)[:60])
+    for number, (network, levels) in enumerate(zip(networks, listed, strict=True), 1):
+        layers = [cast(CapsuleLayer, layer) for layer in network.layers]
+        shapes = [(layer.routing_iterations, layer.num_capsules) for layer in layers]
+        expected = f"mean coefficients of the shapes {shapes} for member {number}"
+        if not isinstance(levels, list) or len(levels) != len(shapes):
+            raise DataError(path, expected, repr(levels)[:60])
+        means = tuple(torch.as_tensor(level, dtype=torch.float64) for level in levels)
+        found = [tuple(mean.shape) for mean in means]
+        if found != shapes:
+            raise DataError(path, expected, found)
+        if not all(bool(((mean >= 0) & (mean <= 1)).all()) for mean in means):
+            raise DataError(path, f"mean coefficients from 0 to 1 for member {number}", "other numbers")
+        network.mean_coefficients = means
 
 
 def _num_members(path: Path, committee: dict[str, Any]) -> int:

@@ -30,6 +30,7 @@ from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.capsule_use import CapsuleUse, measure_capsule_use
 from graphcaps.nn.graph_model import GraphModel
+from graphcaps.nn.hard_assignment import MeanCoefficients
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.part_loss import measure_block_loss
 from graphcaps.nn.prepared_hgcn import MAX_PADDED_ROWS, MAX_SMALL_NODES, PreparedHGCN, SmallGraphs
@@ -96,6 +97,16 @@ class Scorer(ABC):
             ArgumentError: If the model has no capsules.
         """
         raise ArgumentError("FittedModel", "model", "have capsules", "a model without")
+
+    def mean_coefficients(self, stores: Iterable[GraphStore]) -> list[tuple[Tensor, ...] | None]:
+        """Mean routing coefficients of each member over all graphs of some stores; empty without capsules.
+
+        They are those of :attr:`graphcaps.nn.HGCN.mean_coefficients`.
+
+        Args:
+            stores (iterable): Training graphs with nodes.
+        """
+        return []
 
     def capsule_use(self, store: GraphStore) -> CapsuleUse | None:
         """Capsules in use of the lowest level over graphs with nodes; ``None`` without capsules or graphs.
@@ -188,10 +199,21 @@ class NetworkScorer(Scorer):
             rows.append(torch.cat(capsules, 1).cpu())
         return torch.cat(rows)
 
+    @torch.no_grad()
+    def mean_coefficients(self, stores: Iterable[GraphStore]) -> list[tuple[Tensor, ...] | None]:
+        if not isinstance(self.model, HGCN):
+            return []
+        means = [MeanCoefficients() for _ in self.members]
+        for store in stores:
+            for batch in self._batches(store):
+                for model, mean in zip(self.members, means, strict=True):
+                    mean.add(cast(HGCN, model).eval().forward_batch(batch, trace=True), batch.segments)
+        return [mean.means() for mean in means]
+
     def capsule_use(self, store: GraphStore) -> CapsuleUse | None:
         if not self.model.has_capsules or not len(store):
             return None
-        uses = [use for model in self.members for use in measure_capsule_use(model, self._batches(store))]
+        uses = [use for model in self.members for use in measure_capsule_use(model, self._batches(store), ())]
         return min(uses, key=lambda use: use.in_use)
 
     def block_losses(self, store: GraphStore) -> list[float]:

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn.graph_model import GraphModel
+from graphcaps.nn.hard_assignment import MeanCoefficients, hard_assignment, smallest_share
 from graphcaps.types import GraphBatch, HGCNOutput
 
 __all__ = ["CapsuleCollapseWarning", "CapsuleUse", "collapse_warning", "count_nodes", "measure_capsule_use"]
-
-MIN_SHARE = 0.05
-"""Share of the nodes from which a capsule is in use; with more than ten capsules, half of an equal share."""
 
 
 class CapsuleCollapseWarning(UserWarning):
@@ -25,15 +23,15 @@ class CapsuleCollapseWarning(UserWarning):
 class CapsuleUse:
     r"""Number of capsules of the lowest level that are in use.
 
-    A node belongs to the capsule with its largest routing coefficient, as in drawings of explanations. A capsule is in
-    use if at least 5 % of all nodes belong to it, or half of an equal share if that is less:
+    A node belongs to the capsule that :func:`graphcaps.nn.hard_assignment.hard_assignment` gives, as in drawings of
+    explanations. A capsule is in use if at least 5 % of all nodes belong to it, or half of an equal share if that is
+    less. With the number of nodes n_j of each capsule:
 
     .. math::
-        n_j = |\{i : \arg\max_k c_{ik} = j\}|, \quad
         \mathrm{in\ use} = \Big|\Big\{j : n_j \ge \min\Big(0.05, \frac{1}{2J}\Big) \sum_k n_k\Big\}\Big|
 
-    Sums of coefficients do not show a collapse: with coefficients of 0.14 for one capsule and 0.095 for each of nine
-    others, all nodes belong to the first one.
+    Sums of coefficients do not show a collapse: if all nodes have the same coefficients, 0.14 for one capsule and 0.095
+    for each of nine others, they belong to the first one.
 
     Args:
         in_use (int): Number of capsules in use.
@@ -47,7 +45,7 @@ class CapsuleUse:
     def from_counts(cls, counts: Tensor) -> CapsuleUse:
         """From the number of nodes of each capsule, ``[J]``."""
         J = counts.size(-1)
-        smallest = min(MIN_SHARE, 0.5 / J) * counts.sum()
+        smallest = smallest_share(J) * counts.sum()
         return cls(int(((counts >= smallest) & (counts > 0)).sum()), J)
 
     @property
@@ -79,26 +77,29 @@ def collapse_warning(uses: Iterable[CapsuleUse]) -> str:
     )
 
 
-def count_nodes(assignment: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Number of nodes that belong to each capsule, ``[*lead, J]``: those whose largest coefficient it has.
+def count_nodes(capsule: Tensor, num_capsules: int, mask: Tensor | None = None) -> Tensor:
+    """Number of nodes that belong to each capsule, ``[*lead, J]``.
 
     Args:
-        assignment (Tensor): Routing coefficients, ``[*lead, V, J]``.
+        capsule (Tensor): Capsule of each node, ``[*lead, V]``.
+        num_capsules (int): Number of capsules J.
         mask (Tensor, optional): True at nodes, False at padding, ``[*lead, V]``. (default: no padding)
     """
-    top = assignment.argmax(-1)
-    rows = torch.ones_like(top) if mask is None else mask.to(top.dtype)
-    counts = top.new_zeros(*top.shape[:-1], assignment.size(-1))
-    return counts.scatter_add_(-1, top, rows)
+    rows = torch.ones_like(capsule) if mask is None else mask.to(capsule.dtype)
+    return capsule.new_zeros(*capsule.shape[:-1], num_capsules).scatter_add_(-1, capsule, rows)
 
 
 @torch.no_grad()
-def measure_capsule_use(model: GraphModel, batches: Iterable[GraphBatch]) -> list[CapsuleUse]:
+def measure_capsule_use(
+    model: GraphModel, batches: Iterable[GraphBatch], training_batches: Iterable[GraphBatch]
+) -> list[CapsuleUse]:
     """Capsules in use of the lowest level over all nodes of some batches.
 
     Args:
         model (GraphModel): A model; it is evaluated in evaluation mode, and its mode is restored.
         batches (iterable): At least one batch.
+        training_batches (iterable): Batches of the training graphs, for the means of routing coefficients; they are
+            not read if the model has these means (:attr:`graphcaps.nn.HGCN.mean_coefficients`).
 
     Returns:
         list: An entry per replica, one without leading axes; empty for a model without capsules.
@@ -108,11 +109,24 @@ def measure_capsule_use(model: GraphModel, batches: Iterable[GraphBatch]) -> lis
     was_training = model.training
     model.eval()
     total: Tensor | None = None
+    means = model.mean_coefficients or _measure_means(model, training_batches)
     for batch in batches:
         output = model.forward_batch(batch)
         assert isinstance(output, HGCNOutput)
-        counts = count_nodes(output.levels[0].assignment, batch.segments.row_mask)
+        c = output.levels[0].assignment
+        capsule = hard_assignment(c, None if means is None else means[0][-1])
+        counts = count_nodes(capsule, c.size(-1), batch.segments.row_mask)
         total = counts if total is None else total + counts
     model.train(was_training)
     assert total is not None, "no batches"
     return [CapsuleUse.from_counts(counts) for counts in total.cpu().reshape(-1, total.size(-1))]
+
+
+def _measure_means(model: GraphModel, batches: Iterable[GraphBatch]) -> tuple[Tensor, ...] | None:
+    """Means of the routing coefficients over batches, ``None`` without any."""
+    means = MeanCoefficients()
+    for batch in batches:
+        output = model.forward_batch(batch)
+        assert isinstance(output, HGCNOutput)
+        means.add(output, batch.segments)
+    return means.means()

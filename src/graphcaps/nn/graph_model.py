@@ -42,6 +42,9 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         export_formats (tuple): Suffixes of the files that the model can be exported to. Not among them are formats
             without an operation that the model needs, such as a stable sort in ONNX. (default: .pt2 and .onnx)
         has_capsules (bool): Whether the output is an :class:`HGCNOutput`, with levels of capsules. (default: False)
+        mean_coefficients (tuple, optional): Per level of a trained model with capsules, the means of its routing
+            coefficients over the training graphs, of each iteration, ``[R, J]``, which say what capsule a node belongs
+            to (:mod:`graphcaps.nn.hard_assignment`). They are measured after the training. (default: ``None``)
         replica_options (tuple): Options that may differ between the replicas of one model: the constructor takes a
             float64 tensor of one number per replica, ``[*lead]``, in place of a number. All of ``dropout`` that is
             passed on to :class:`~graphcaps.nn.ReplicaDropout` can be one. (default: (), none)
@@ -55,6 +58,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     edge_kinds: tuple[int, ...] = ()
     export_formats: ClassVar[tuple[str, ...]] = (".pt2", ".onnx")
     has_capsules: ClassVar[bool] = False
+    mean_coefficients: tuple[Tensor, ...] | None = None
     replica_options: ClassVar[tuple[str, ...]] = ()
     order_invariant: ClassVar[bool] = True
 

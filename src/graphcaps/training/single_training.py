@@ -182,7 +182,7 @@ class SingleTraining(ABC):
         self.companions = companion_configs(committee.companion, self.config.model, self.source, "train")
         if self.companions and not self.holdout.validation.numel():
             expected = "come with validation graphs, which choose its weight"
-            fix = "Set a validation share above 0."
+            fix = "Set a validation share above 0, or leave it out: --companion none, companion='none' in Python."
             raise ArgumentError("train", "companion", expected, f"'{committee.companion}' without any", fix)
         self.reading_notes = (
             *describe_reading(store, self.config),
@@ -376,6 +376,7 @@ class SingleTraining(ABC):
         )
         fitted = replace(fitted, profile=TrainingProfile.from_store(self.source))
         fitted = replace(fitted, split_hashes=self._split_hashes(recipe))
+        self._fit_mean_coefficients(fitted)
         fitted = replace(fitted, training=fitted.training | self._capsule_use(fitted))
         if self.holdout.validation.numel():
             fitted = calibrate_model(fitted, self.source, self.holdout.validation, self.calibrate)
@@ -420,6 +421,17 @@ class SingleTraining(ABC):
             p = fitted.to_probabilities(scores, graphs.empty_graphs)
             correct += int(((p.argmax(-1) == graphs.y.cpu().numpy()) & np.isfinite(p).all(-1)).sum())
         return correct / self.holdout.train.numel()
+
+    def _fit_mean_coefficients(self, fitted: FittedModel) -> None:
+        """Sets the mean routing coefficients of each member, of a forward pass over the training graphs."""
+        try:
+            blocks = (self.source[block].with_nodes() for block in self.holdout.train.split(_BLOCK))
+            means = fitted.to(self.device).scorer.mean_coefficients(blocks)
+        finally:
+            fitted.to("cpu")
+        for member, found in zip(fitted.members, means, strict=False):  # a model without capsules has none
+            if isinstance(member, GraphModel):
+                member.mean_coefficients = found
 
     def _capsule_use(self, fitted: FittedModel) -> dict[str, Any]:
         """Capsules in use over the validation graphs, or over the training graphs without those; {} if it has none."""

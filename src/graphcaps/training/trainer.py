@@ -40,7 +40,7 @@ from graphcaps.training.sample_weight import normalise_weights
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
 from graphcaps.training.streaming import batch_source
 from graphcaps.training.weight_averaging import WeightAverage
-from graphcaps.types import FeatureTable, LossOptions
+from graphcaps.types import FeatureTable, GraphBatch, LossOptions
 
 __all__ = ["EpochEnd", "ReplicaTrainer", "StepMode", "Trainer", "TrainingError", "strip_prefix"]
 
@@ -389,9 +389,14 @@ class Trainer:
             for chosen, replica in zip(validation, self.replicas, strict=True)
         ]
         source = batch_source(self.store, self._device)
-        chunks = pad_indices(graphs).split(self._evaluation_batch_size(graphs), 1)
+
+        def batches(graphs: list[Tensor]) -> Iterator[GraphBatch]:
+            for chunk in pad_indices(graphs).split(self._evaluation_batch_size(graphs), 1):
+                yield source.batch(self.x, chunk)
+
+        training = [replica.train for replica in self.replicas]
         with matmul_precision(self.config.precision, self._device):
-            return measure_capsule_use(self.model, (source.batch(self.x, chunk) for chunk in chunks))
+            return measure_capsule_use(self.model, batches(graphs), batches(training))
 
     def close(self) -> None:
         """Releases CUDA graphs and the model. No epoch can follow."""

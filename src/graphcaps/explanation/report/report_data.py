@@ -1,7 +1,7 @@
 """The data block of the page: explanations as compact columns, compressed and encoded as text.
 
-Routing coefficients and scores are quantised to one byte. The capsule with the largest coefficient is computed before
-that, so that the page shows the exact assignment. Coefficients of the first iteration are all 1/J and are not stored.
+Routing coefficients and scores are quantised to one byte. The capsule that a node belongs to is computed before that,
+so that the page shows the exact assignment. Coefficients of the first iteration are all 1/J and are not stored.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def explanation_columns(
     for level, iterations in enumerate(explanations.iterations):
         selected = iterations[:, nodes if level == 0 else chosen]
         for number in range(1, len(selected)):
-            tops = selected[number].argmax(-1).numpy()
+            tops = explanations.capsules_of(level, number)[nodes if level == 0 else chosen].numpy()
             columns[f"top_{level}_{number}"] = tops.astype(smallest_type(selected.size(-1)))
             if level or number in kept:
                 columns[f"weights_{level}_{number}"] = _to_bytes(selected[number])

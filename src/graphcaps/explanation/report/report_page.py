@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import library_versions
@@ -385,4 +386,11 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         member_predicted=None if one.member_predicted is None else one.member_predicted[:, None],
         part_names=one.part_names,
         network_share=None if one.network_share is None else torch.tensor([one.network_share]),
+        mean_coefficients=_means(one),
     )
+
+
+def _means(one: ExplanationData) -> tuple[Tensor, ...] | None:
+    """Mean coefficients of each level; ``None`` if the model has none."""
+    means = tuple(level.mean_coefficients for level in one.levels if level.mean_coefficients is not None)
+    return means if len(means) == len(one.levels) else None

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphcaps.explanation.explanation_data import StoreExplanationData
+from graphcaps.explanation.explanation_data import NO_MEANS_NOTE, StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix
 from graphcaps.metrics import MIN_CALIBRATION_GRAPHS, accuracy_caution, reliability, wilson_interval
-from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 
 __all__ = ["ReportModel", "describe", "describe_unlabelled", "measure_sets", "measured_accuracy"]
 
@@ -57,7 +56,7 @@ def describe(
     others = [measured for measured in sets if measured not in held_out]
     levels = " → ".join(str(assignment.size(-1)) for assignment in explanations.assignments[:-1])
     shape = ["Capsules", levels or "–", f"per graph, for {len(explanations.class_names)} classes", ""]
-    use = CapsuleUse.from_counts(count_nodes(explanations.assignments[0]))
+    use = explanations.capsule_use
     little = "almost all nodes belong to it: parts say little"
     shown = little if use.collapsed else "at the lowest level, over all graphs"
     in_use = ["Capsules in use", f"{use.in_use} of {use.capsules}", shown, ""]
@@ -68,7 +67,8 @@ def describe(
         "lead": _lead(fitted, name, explanations),
         "caveats": _caveats(
             training, name, used_in, _probabilities(fitted), describe_unlabelled(explanations)
-        ),
+        )
+        + ("" if explanations.mean_coefficients is not None else f" {NO_MEANS_NOTE}"),
         "history": [_row(row) for row in history] if history else None,
         "best_epoch": best_epoch if isinstance(best_epoch, int) else None,
         "sets": sets,

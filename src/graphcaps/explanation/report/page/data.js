@@ -88,7 +88,7 @@ class Graphs {
     return labels ? this.meta.labels.names[labels[node]] : null;
   }
 
-  // For each input of a level the capsule with its largest weight; null in the first iteration, where they are uniform.
+  // For each input of a level the capsule that it belongs to; null in the first iteration, where all weights are equal.
   tops(graph, level, iteration) {
     if (iteration === 0) return null;
     const values = this.columns[`top_${level}_${iteration}`];
@@ -97,7 +97,7 @@ class Graphs {
     return values.subarray(graph * parts, (graph + 1) * parts);
   }
 
-  // For every node the capsule of a level that it leads to, by the largest weights.
+  // For every node the capsule of a level that it leads to, level by level.
   path(graph, level, iteration) {
     let path = this.tops(graph, 0, iteration);
     for (let above = 1; path && above <= level; above += 1) {

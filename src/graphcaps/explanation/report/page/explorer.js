@@ -67,14 +67,15 @@ class Explorer {
     return `${number}${plural(graphs.sizeOf(graph), "node")}, ${plural(graphs.edges(graph, "edge_a").length, "edge")}. Predicted: ${predicted}, probability ${percent(columns.confidence[graph])}. ${verdict}${use}${committee}${companion} ${routing}${cut}`;
   }
 
-  // Mean over nodes of the largest routing coefficient.
+  // Mean over nodes of the routing coefficient to the capsule that they belong to.
   meanWeight() {
     const { graphs, state: { graph } } = this, n = graphs.sizeOf(graph);
+    const tops = graphs.tops(graph, 0, graphs.iterations - 1);
     let sum = 0;
     for (let node = 0; node < n; node += 1) {
       const weights = graphs.weights(graph, 0, node, graphs.iterations - 1);
-      if (!weights) return null;
-      sum += Math.max(...weights);
+      if (!weights || !tops) return null;
+      sum += weights[tops[node]];
     }
     return sum / n;
   }

@@ -60,8 +60,8 @@ function capsuleTable(graphs, state) {
       rows.push([first, iteration === 0 ? "–" : String(counts[j]), percent(shares[j]), lengths[j].toFixed(2), next, contributed]);
     }
   });
-  const note = `Capsules, iteration ${iteration + 1}. The routing coefficient says where a vote goes, the contribution what it adds.`;
-  return table(note, ["capsule", "nodes", "share", "final length", "largest routing coefficient", "largest contribution"], rows, { numeric: [1, 2, 3] });
+  const note = `Capsules, iteration ${iteration + 1}. A capsule belongs to the one that gets more of it than of an average capsule; the routing coefficient says how much. The contribution says what it adds.`;
+  return table(note, ["capsule", "nodes", "share", "final length", "belongs to, routing coefficient", "largest contribution"], rows, { numeric: [1, 2, 3] });
 }
 
 function edgeTable(graphs, state) {
