@@ -17,6 +17,7 @@ from graphcaps.errors import DataError
 from graphcaps.explanation import explain_store
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
+from graphcaps.training import single_training
 from graphcaps.training.final_training import train_final
 from tests.small_models import means_of, planted, small_committee, small_model, two_level_model
 
@@ -132,6 +133,22 @@ def test_other_entries_are_rejected(tmp_path: Path, change: str, expected: str) 
     with pytest.raises(DataError) as caught:
         graphcaps.load(path)
     assert f"{path}: expected {expected}" in str(caught.value)
+
+
+def test_means_of_many_graphs_are_those_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = small_model_means(None, monkeypatch)
+    some = small_model_means(20, monkeypatch)
+    assert not torch.equal(whole, some)
+    assert torch.allclose(whole, some, rtol=0.1, atol=0)
+
+
+def small_model_means(limit: int | None, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+    if limit is not None:
+        monkeypatch.setattr(single_training, "_GRAPHS_OF_MEANS", limit)
+    config = RunConfig(
+        model_arguments={"num_capsules": (4,), "capsule_dim": 8}, training=TrainConfig(epochs=1)
+    )
+    return means_of(train_final(planted(), config, device="cpu").model)[0]
 
 
 def test_the_estimator_and_restarts_have_them(tmp_path: Path) -> None:
