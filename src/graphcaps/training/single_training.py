@@ -52,7 +52,9 @@ from graphcaps.training.trainer import EpochEnd
 __all__ = ["FinalResult", "SingleTraining"]
 
 _BLOCK = 4096  # training graphs that are copied at a time to measure the accuracy of the kept model
-_GRAPHS_OF_MEANS = 10_000  # at most: further graphs hardly change a mean, and a pass takes as long as an epoch
+_GRAPHS_OF_MEANS = (
+    10_000  # at most: further graphs hardly change a mean, and a pass takes as long as an epoch
+)
 _MEMBER_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
 
 

@@ -11,13 +11,15 @@ that, and :func:`await_inputs`, its first statement, waits::
         ...
 
 A program that waits has done nothing yet, so results do not depend on it. Other kernels, such as those of torch, and
-other GPUs start when the kernel before has ended.
+other GPUs start when the kernel before has ended. ``GRAPHCAPS_OVERLAP=1`` switches it on; it is off by default, because
+it was not yet run on a GPU.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import os
 import textwrap
 from collections.abc import Callable
 from functools import cache
@@ -31,7 +33,7 @@ from triton.runtime.jit import JITFunction
 
 __all__ = ["OVERLAPS", "await_inputs", "kernel"]
 
-OVERLAPS = True
+OVERLAPS = os.environ.get("GRAPHCAPS_OVERLAP", "0") == "1"
 """Whether kernels start before the one before them has ended, on GPUs that can do so."""
 
 

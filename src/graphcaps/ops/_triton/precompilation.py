@@ -25,6 +25,8 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from graphcaps.ops._triton import kernel
+
 __all__ = ["compile_kernels", "compiled_marker"]
 
 _LOG = logging.getLogger("graphcaps.ops")
@@ -103,7 +105,8 @@ def compiled_marker(computation: str) -> Path:
     Args:
         computation (str): Describes the computation: everything that its kernels depend on.
     """
-    facts = (computation, str(driver.active.get_current_target()), triton.__version__)
+    target = driver.active.get_current_target()
+    facts = (computation, str(target), triton.__version__, f"overlap {kernel.OVERLAPS}")
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     return Path(knobs.cache.dir) / "graphcaps" / digest[:32]
 
