@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator
 from functools import cache
 from importlib.util import find_spec
@@ -28,6 +29,9 @@ if find_spec("hypothesis") is not None:
     settings.load_profile("graphcaps")
 # Typer builds all verbs with their options for every call, which takes 65 ms.
 typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]
+# Commands that tests interrupt would ignore it like this process does after nohup, or in the background of a script.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Kernels are interpreted where there is no GPU; Triton reads this when a kernel is defined.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
