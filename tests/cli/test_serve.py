@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import graphcaps.serve
 from graphcaps.cli.main import app
 from tests.small_models import small_model
 
@@ -74,6 +75,7 @@ def test_a_port_in_use_and_an_unknown_address(model: Path) -> None:
 def test_a_missing_extra_names_its_install_line(
     model: Path, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr(graphcaps.serve, "serve", raising=False)  # an attribute since its first use
     monkeypatch.setitem(sys.modules, package, None)
     assert "pip install 'graphcaps[serve]'" in error_of(str(model), "--port", "0")
 
