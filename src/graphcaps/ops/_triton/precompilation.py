@@ -25,7 +25,7 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from graphcaps.ops._triton import kernel
+import graphcaps.ops._triton.kernel as kernel
 
 __all__ = ["compile_kernels", "compiled_marker"]
 
