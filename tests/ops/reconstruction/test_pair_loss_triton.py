@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -119,20 +120,22 @@ def check_parts(
     segments: Segments,
     rule: PairRule,
     tolerance: float,
+    loss: Callable[..., Tensor] = reconstruction_loss,
 ) -> None:
+    """Values and gradients of rows and shift, of the kernels and of the torch form in float64."""
     padding = (edges.node < 0).unsqueeze(-1)
     leaf = z.masked_fill(padding, float("nan")).requires_grad_()
     moved = None if shift is None else shift.clone().requires_grad_()
     lead = z.shape[:-2]
     outer = torch.linspace(0.5, 2, max(lead.numel(), 1), device=z.device).reshape(lead)
     with use_kernels("always"):
-        actual = reconstruction_loss(leaf, edges, segments, rule, moved)
+        actual = loss(leaf, edges, segments, rule, moved)
         actual.backward(outer)
         with torch.no_grad():
-            bare = reconstruction_loss(leaf, edges, segments, rule, moved)
+            bare = loss(leaf, edges, segments, rule, moved)
     exact = z.masked_fill(padding, 0).double().requires_grad_()
     exact_shift = None if shift is None else shift.nan_to_num(0.0).double().requires_grad_()
-    expected = reconstruction_loss(exact, edges, segments, rounded(rule), exact_shift)
+    expected = loss(exact, edges, segments, rounded(rule), exact_shift)
     expected.backward(outer.double())
     assert exact.grad is not None
     assert leaf.grad is not None

@@ -17,10 +17,7 @@ it was not yet run on a GPU.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
-import textwrap
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -60,7 +57,8 @@ def _starts_early(device: int) -> bool:
 
 
 def kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:
-    """As ``triton.jit``, for a function that is launched. Its first statement must be ``await_inputs()``.
+    """As ``triton.jit``, for a function that is launched. Its first statement must be ``await_inputs()``, as a test
+    checks: a kernel without it could read what is not yet written.
 
     Args:
         function (callable, optional): The kernel; without it a decorator is returned.
@@ -68,18 +66,6 @@ def kernel(function: Callable[..., None] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda each: kernel(each, **options)
-    if not _awaits(function):
-        raise TypeError(
-            f"{function.__name__} must call await_inputs() first: it would read what is not yet written."
-        )
     if triton.knobs.runtime.interpret:
         return triton.jit(function, **options)
     return _Kernel(function, **options)
-
-
-def _awaits(function: Callable[..., None]) -> bool:
-    """Whether ``await_inputs()`` is the first statement of a function, apart from its description."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    assert isinstance(definition, ast.FunctionDef)
-    body = definition.body[ast.get_docstring(definition) is not None :]
-    return bool(body) and ast.unparse(body[0]) == "await_inputs()"

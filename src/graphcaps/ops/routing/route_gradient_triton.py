@@ -43,7 +43,7 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops.ragged.ragged_triton import CHUNK, chunk_bounds, ragged_sum, rows_per_chunk
+from graphcaps.ops.ragged.ragged_triton import CHUNK, chunk_bounds, rows_per_chunk
 from graphcaps.ops.routing.capsule_update_triton import (
     STAGES,
     block_sizes,
@@ -53,7 +53,7 @@ from graphcaps.ops.routing.capsule_update_triton import (
     squash_factor,
     times_transposed,
 )
-from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, padded, tile_options
+from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, padded, sum_rows, tile_options
 
 __all__ = ["RouteWithGradient", "capsule_and_mass_gradients"]
 
@@ -82,7 +82,7 @@ class RouteWithGradient(torch.autograd.Function):
         rows = Rows(ptr.contiguous(), size, L, V, B, fixed=index is None)
         _, J, D, E = weight.shape
         later = iterations - 1  # all but the first, whose assignments are constant
-        G_first = h.reshape(L, B, size, -1).sum(-2) if index is None else ragged_sum(h, ptr, size)
+        G_first = sum_rows(h, rows)
         G, m = h.new_empty(later, L, J, B, D), h.new_empty(later, L, J, B)
         T, tau = torch.empty_like(G), torch.empty_like(m)
         c = h.new_empty(later, L, V, J)

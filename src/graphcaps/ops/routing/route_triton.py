@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops.ragged.ragged_triton import ragged_sum
 from graphcaps.ops.routing.capsule_update_triton import (
     capsule_gradients,
     final_capsules,
@@ -24,7 +23,7 @@ from graphcaps.ops.routing.capsule_update_triton import (
     update_agreement,
 )
 from graphcaps.ops.routing.route_gradient_triton import RouteWithGradient
-from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, input_gradient
+from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, input_gradient, sum_rows
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
 
@@ -120,7 +119,7 @@ class _Route(torch.autograd.Function):
         rows = Rows(ptr.contiguous(), size, L, V, B, fixed=index is None)
         # First iteration: c = 1/J, and one sum for all output capsules.
         m = T = tau = c = None
-        G = h.reshape(L, B, size, -1).sum(-2) if index is None else ragged_sum(h, ptr, size)
+        G = sum_rows(h, rows)
         for iteration in range(1, iterations):
             T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
             G, m, c = assign_and_sum(h, T, tau, rows, iteration == iterations - 1, precision)

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.kernel import await_inputs, kernel
-from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, rows_per_chunk
+from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, ragged_sum, rows_per_chunk
 
-__all__ = ["Rows", "assign_and_sum", "input_gradient", "padded", "tile_options"]
+__all__ = ["Rows", "assign_and_sum", "input_gradient", "padded", "sum_rows", "tile_options"]
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,13 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
             tl.store(
                 dh + (r * V + rows)[:, None] * D + d[None, :], tl.zeros((ROWS, DP), tl.float32), mask=inside
             )
+
+
+def sum_rows(h: Tensor, rows: Rows) -> Tensor:
+    """The sum of the input capsules ``h [L, V, d]`` of each graph, ``[L, B, d]``: J times G of the first iteration."""
+    if rows.fixed:
+        return h.reshape(rows.L, rows.B, rows.size, -1).sum(-2)
+    return ragged_sum(h, rows.ptr, rows.size)
 
 
 def assign_and_sum(
