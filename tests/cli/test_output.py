@@ -58,6 +58,15 @@ def test_notes_and_lines_are_escaped(capsys: pytest.CaptureFixture[str]) -> None
     assert (captured.out, captured.err) == (f"{SHOWN}\n", f"{SHOWN}\n" * 2)
 
 
+def test_ctrl_c_cannot_separate_a_note_from_its_line_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "write", written.append)
+    monkeypatch.setattr("sys.stderr", stream)
+    note("3 folds.")
+    assert written == ["3 folds.\n"]
+
+
 def test_json_is_escaped_and_reads_back(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"name": HOSTILE + "\\x9b", "ü": 1}
     print_json(value)

@@ -67,10 +67,12 @@ def note(sentence: str) -> None:
     """Prints a sentence on the error stream, so that the output stays clean.
 
     The sentence goes through ``sys.stderr``, which a progress bar replaces while it is drawn: the sentence appears
-    above the bar. ``typer.echo`` writes to the stream behind it, and the bar would be drawn a second time.
+    above the bar. ``typer.echo`` writes to the stream behind it, and the bar would be drawn a second time. Sentence and
+    line break are written together: Ctrl-C between the two, as with ``print``, would put its line behind the sentence.
     """
     if not _muted:
-        print(printable(sentence), file=sys.stderr, flush=True)
+        sys.stderr.write(f"{printable(sentence)}\n")
+        sys.stderr.flush()
 
 
 def print_json(value: Any) -> None:
