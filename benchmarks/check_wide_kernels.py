@@ -153,8 +153,8 @@ def run_cases(chosen: list[Case], warps: int, device: str) -> Iterator[dict[str,
     """Checks cases one after another in this process, and times those that are equal."""
     from graphcaps.ops.routing import weighted_sum_triton
 
-    options = weighted_sum_triton._tile_options
-    weighted_sum_triton._tile_options = lambda *args: options(*args) | {"num_warps": warps}
+    options = weighted_sum_triton.tile_options
+    weighted_sum_triton.tile_options = lambda *args: options(*args) | {"num_warps": warps}
     for case in chosen:
         found: dict[str, Any] = {"case": str(case), "warps": warps, "result": check(case, device)}
         if found["result"] == "equal" and device == "cuda":

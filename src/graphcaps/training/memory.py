@@ -133,7 +133,6 @@ def estimate_memory(
         [replica], 0, config.batch_size, store.host_node_ptr.diff(), config.batches_per_epoch
     )
     largest = max(range(len(schedule.num_rows)), key=schedule.num_rows.__getitem__)
-    batch = batch_source(store, device).batch(x, schedule.graphs(largest))
     saved: dict[int, int] = {}  # bytes by address
 
     def count(tensor: Tensor) -> Tensor:
@@ -144,6 +143,7 @@ def estimate_memory(
     # Without kernels: they save less, and would be compiled for a single replica.
     hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
     with use_kernels("off"), hooks:
+        batch = batch_source(store, device).batch(x, schedule.graphs(largest))
         assert batch.y is not None
         output = model.forward_batch(batch, batch.y)
         model.loss(output, batch.y)

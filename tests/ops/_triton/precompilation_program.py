@@ -1,4 +1,5 @@
-"""Prints the kernels that a dry run of a small training requests, then those that its first epoch launches.
+"""Prints the kernels that a dry run of a small training requests, those that its first epoch launches, and whether
+torch's compiler was imported.
 
 A kernel stands with a digest of the kind of its arguments. Nothing is compiled, and the layout of a batch has its torch
 form.
@@ -63,6 +64,7 @@ def main() -> None:
         return True  # not compiled
 
     precompilation._build = build  # type: ignore[assignment]
+    precompilation._fill_cache = lambda *_: None
     with stub_driver(), dispatch.use_kernels("always"):
         trainer = make_trainer(_replicas())
         compile_first = trainer._compile_kernels
@@ -73,6 +75,7 @@ def main() -> None:
             trainer.run_epoch()
     print(*sorted(requested))
     print(*sorted(launched))
+    print("torch._dynamo" in sys.modules)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -22,6 +24,7 @@ from triton import knobs
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction
 
+from graphcaps.ops._triton import precompilation
 from graphcaps.ops._triton.precompilation import compile_kernels
 from tests.ops._triton.stub_driver import StubDriver, stub_driver
 
@@ -94,33 +97,106 @@ def test_kernels_are_compiled_and_loaded_and_not_launched(
     stub: StubDriver, compiled: list[tuple[str, bool]]
 ) -> None:
     results: list[Tensor] = []
-    assert compile_kernels(lambda: results.append(_compute()), threads=2) == 2
-    assert sorted(compiled) == [("_double", False), ("_triple", False)]
+    assert compile_kernels(lambda: results.append(_compute()), cores=2) == 2
+    assert sorted(compiled) == [("_double", True), ("_triple", True)]  # loaded; other processes compiled them
     assert sorted(stub.loaded) == ["_double", "_triple"]
     assert stub.launches == 0
     assert results[0].tolist() == [0.0] * 16  # what a kernel would have written
 
 
+def test_other_threads_than_the_main_one_compile_in_threads(
+    stub: StubDriver, compiled: list[tuple[str, bool]]
+) -> None:
+    other = Thread(target=compile_kernels, args=(_compute, 2))
+    other.start()
+    other.join()
+    assert sorted(compiled) == [("_double", False), ("_triple", False)]
+
+
+def test_processes_that_hang_are_ended_and_threads_compile(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(precompilation, "_FORKED_SECONDS", 0.5)
+    here, launcher = os.getpid(), stub.launcher_cls
+
+    def hang_elsewhere(source: Any, metadata: Any) -> Any:
+        if os.getpid() != here:
+            time.sleep(60)
+        return launcher(source, metadata)
+
+    monkeypatch.setattr(stub, "launcher_cls", hang_elsewhere)
+    with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
+        assert compile_kernels(_compute, cores=2) == 2
+    assert "did not end in time" in caplog.text
+    assert sorted(stub.loaded) == ["_double", "_triple"]
+
+
+def test_without_processes_threads_compile(
+    stub: StubDriver,
+    compiled: list[tuple[str, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As in a container without memory for processes, and in a process that may have no children."""
+
+    def fail(method: str) -> None:
+        raise OSError("no memory")
+
+    monkeypatch.setattr(multiprocessing, "get_context", fail)
+    with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
+        assert compile_kernels(_compute, cores=2) == 2
+        assert "could not be compiled by other processes" in caplog.text
+        caplog.clear()
+        monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+        assert compile_kernels(lambda: _compute(32), cores=2) == 2
+        assert not caplog.text
+    assert [hit for _, hit in compiled] == [False] * 4
+
+
+def test_an_interrupt_ends_the_processes(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(worker: Any, timeout: float | None = None) -> None:
+        if timeout is not None:
+            raise KeyboardInterrupt
+
+    processes: list[Any] = []
+    start = multiprocessing.process.BaseProcess.start
+    monkeypatch.setattr(
+        multiprocessing.process.BaseProcess, "start", lambda self: (processes.append(self), start(self))
+    )
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "join", interrupt)
+    here, launcher = os.getpid(), stub.launcher_cls
+    monkeypatch.setattr(
+        stub, "launcher_cls", lambda *args: launcher(*args) if os.getpid() == here else time.sleep(60)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        compile_kernels(_compute, cores=2)
+    monkeypatch.undo()
+    for process in processes:
+        process.join(10)
+        assert process.exitcode is not None
+    assert len(processes) == 2
+
+
 def test_kernels_that_write_indices_are_launched(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
-    assert compile_kernels(_compute, threads=2, launched=(_Scaled.triple,)) == 1
+    assert compile_kernels(_compute, cores=2, launched=(_Scaled.triple,)) == 1
     assert sorted(stub.loaded) == ["_double", "_triple"]
     assert stub.launches == 1
 
 
 def test_a_launch_finds_the_compiled_kernel(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
-    compile_kernels(_compute, threads=2)
+    compile_kernels(_compute, cores=2)
     compiled.clear()
     _compute()
     assert stub.launches == 2
     assert compiled == []
-    assert compile_kernels(_compute, threads=2) == 0
+    assert compile_kernels(_compute, cores=2) == 0
     assert stub.launches == 2
 
 
 def test_a_later_process_finds_the_kernels_in_the_cache(
     stub: StubDriver, compiled: list[tuple[str, bool]]
 ) -> None:
-    compile_kernels(_compute, threads=2)
+    compile_kernels(_compute, cores=2)
     compiled.clear()
     _Scaled.double, _Scaled.triple = JITFunction(_double), JITFunction(_triple)
     _compute()
@@ -129,10 +205,10 @@ def test_a_later_process_finds_the_kernels_in_the_cache(
 
 def test_a_marker_is_made_when_nothing_failed(stub: StubDriver, tmp_path: Path) -> None:
     marker = tmp_path / "graphcaps" / "marker"
-    compile_kernels(_compute, threads=2, marker=marker)
+    compile_kernels(_compute, cores=2, marker=marker)
     assert marker.exists()
     (tmp_path / "file").touch()
-    assert compile_kernels(lambda: _compute(32), threads=2, marker=tmp_path / "file" / "marker") == 2
+    assert compile_kernels(lambda: _compute(32), cores=2, marker=tmp_path / "file" / "marker") == 2
 
 
 def test_kinds_of_arguments_are_compiled_once_each(stub: StubDriver) -> None:
@@ -140,7 +216,7 @@ def test_kinds_of_arguments_are_compiled_once_each(stub: StubDriver) -> None:
         for size in (16, 32, 16):
             _compute(size)
 
-    assert compile_kernels(compute, threads=2) == 4
+    assert compile_kernels(compute, cores=2) == 4
 
 
 def test_a_failed_compilation_is_left_to_the_launch(
@@ -154,7 +230,7 @@ def test_a_failed_compilation_is_left_to_the_launch(
 
     marker = tmp_path / "marker"
     with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
-        assert compile_kernels(compute, threads=2, marker=marker) == 3
+        assert compile_kernels(compute, cores=2, marker=marker) == 3
     assert not marker.exists()
     assert [record.message for record in caplog.records] == [
         "A kernel could not be compiled before its launch."
@@ -175,7 +251,7 @@ def test_a_failed_computation_keeps_what_it_requested(
 
     marker = tmp_path / "marker"
     with caplog.at_level(logging.DEBUG, "graphcaps.ops"):
-        assert compile_kernels(compute, threads=1, marker=marker) == 2
+        assert compile_kernels(compute, cores=1, marker=marker) == 2
     assert not marker.exists()
     assert "could not be collected" in caplog.text
     assert len(stub.loaded) == 2
@@ -188,7 +264,7 @@ def test_other_threads_launch_their_kernels(stub: StubDriver) -> None:
         other.start()
         other.join()
 
-    assert compile_kernels(compute, threads=1) == 0
+    assert compile_kernels(compute, cores=1) == 0
     assert stub.launches == 2
 
 
@@ -200,6 +276,7 @@ def test_a_training_launches_what_was_requested_and_nothing_else(tmp_path: Path)
         [sys.executable, str(PROGRAM)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    requested, launched = (set(line.split()) for line in done.stdout.splitlines())
+    requested, launched, compiler = (set(line.split()) for line in done.stdout.splitlines())
     assert requested == launched
     assert len(launched) > 30
+    assert compiler == {"False"}  # torch's own compiler takes seconds to import

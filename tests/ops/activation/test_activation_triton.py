@@ -14,8 +14,10 @@ TOLERANCE = 2e-6
 
 
 @pytest.fixture(autouse=True)
-def _device(kernel_device: str, empty_is_nan: None) -> None:
-    """Fills new memory with NaN, so that elements a kernel does not write are detected."""
+def _device(kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fills new memory with NaN, so that elements a kernel does not write are detected, and uses few programs of the
+    backward pass, each with several tiles."""
+    monkeypatch.setattr("graphcaps.ops.activation.activation_triton._BACKWARD_PROGRAMS", 6)
 
 
 def _case(

@@ -128,7 +128,10 @@ def test_capsules_and_gradients(
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize(("channels", "d", "drawn"), [(40, 24, "replicas"), (70, 5, "one model, padded")])
+@pytest.mark.parametrize(
+    ("channels", "d", "drawn"),
+    [(40, 24, "replicas"), (70, 5, "one model, padded"), (130, 80, "replicas")],
+)
 def test_projection_equals_the_reference(
     channels: int, d: int, drawn: str, precision: Any, kernel_device: str
 ) -> None:

@@ -174,3 +174,26 @@ def test_zero_rows(kernel_device: str) -> None:
     edges = _moved(edge_table(torch.zeros(2, 0, dtype=torch.int64), 0), kernel_device)
     with use_kernels("always"):
         assert propagate(torch.zeros(0, 4, device=kernel_device), edges).shape == (0, 4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("max_degree", [None, 20])
+def test_programs_of_several_blocks(
+    max_degree: int | None, weighted: bool, kernel_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbours are loaded one block ahead, across graphs and padding."""
+    from graphcaps.ops.propagation import neighbour_sum_triton
+
+    tiles = neighbour_sum_triton.ListTiles(numbers=128, programs=1, warps=1)
+    monkeypatch.setitem(neighbour_sum_triton.LIST_TILES, "forward", tiles)
+    _check(_table(weighted=weighted), 12, kernel_device, max_degree)
+
+
+def test_many_long_lists(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More long lists in a block of rows than programs that share them, and more columns than one program has."""
+    from graphcaps.ops.propagation import neighbour_sum_triton
+
+    tiles = neighbour_sum_triton.LongListTiles(rows=16, shares=2, width=16, numbers=64)
+    monkeypatch.setattr(neighbour_sum_triton, "LONG_LIST_TILES", tiles)
+    dense = _table([[1, 0], [0, -1]], density=40.0, sizes=[40, 5])
+    _check(dense, 40, kernel_device, None)

@@ -85,3 +85,14 @@ def test_dense_graphs_use_the_bits() -> None:
     sparse, dense = (random_graphs([40] * 4, density=density).as_store() for density in (1.0, 10.0))
     actual = [pack_adjacency(s.edge_ptr, s.neighbours, s.sizes).dense for s in (sparse, dense)]
     assert actual == [False, True]
+
+
+@pytest.mark.parametrize(("height", "width", "warps"), [(32, 16, 2), (128, 64, 8)])
+def test_tiles_of_other_sizes(
+    height: int, width: int, warps: int, kernel_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from graphcaps.ops.propagation import neighbour_sum_triton
+
+    tiles = neighbour_sum_triton.BitTiles(height, width, warps)
+    monkeypatch.setattr(neighbour_sum_triton, "BIT_TILES", tiles)
+    test_values_and_gradients(kernel_device, 20, DRAWN, monkeypatch)

@@ -143,6 +143,20 @@ def test_nothing_but_the_hop(dense: bool, kernel_device: str) -> None:
     _check(DRAWN, 8, kernel_device, dense=dense, residual=False, passed=False, max_degree=None)
 
 
+@pytest.mark.parametrize("max_degree", [None, 32])
+def test_programs_of_several_blocks(
+    max_degree: int | None, kernel_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums for γ and β and the graphs of the rows continue from block to block."""
+    from graphcaps.ops.propagation import neighbour_sum_triton
+
+    tiles = neighbour_sum_triton.ListTiles(numbers=128, programs=9, warps=1)
+    for name in neighbour_sum_triton.LIST_TILES:
+        monkeypatch.setitem(neighbour_sum_triton.LIST_TILES, name, tiles)
+    _check(DRAWN, 12, kernel_device, max_degree=max_degree, divisor=70)
+    _check(DRAWN, 12, kernel_device, max_degree=max_degree)
+
+
 def test_large_graphs_are_cut(kernel_device: str) -> None:
     _check([[1, 0], [0, -1]], 8, kernel_device, sizes=[600, 3], max_size=600, max_degree=None)
 

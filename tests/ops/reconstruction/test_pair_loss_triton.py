@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,14 +215,18 @@ def test_rounded_products(
         check_shifted(z, edges, segments, RELEASED, ROUNDED[name])
 
 
-@pytest.mark.parametrize(("ahead", "unit"), [(False, 4), (True, 2)], ids=["late", "in pairs"])
+@pytest.mark.parametrize(
+    "tiles",
+    [{"ahead": True}, {"ahead": True, "block": 8}, {"block": 8}, {"height": 128, "warps": 8, "block": 8}],
+    ids=["ahead", "blocks ahead", "blocks", "128 rows"],
+)
 def test_all_ways_to_load_columns(
-    ahead: bool, unit: int, kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch
+    tiles: dict[str, Any], kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from graphcaps.ops.reconstruction import pair_loss_triton
 
-    monkeypatch.setattr(pair_loss_triton, "AHEAD", ahead)
-    monkeypatch.setattr(pair_loss_triton, "UNIT", unit)
+    options = {"height": 64, "warps": 4, "registers": 255, **tiles}
+    monkeypatch.setitem(pair_loss_triton.TALL, 128, pair_loss_triton.PairTiles(**options))
     monkeypatch.setattr(pair_loss_triton, "TALL_FROM", 0)
     edges, segments = batch_of([[0, 1], []], [33, 65], 100, kernel_device, bits=True)
     z = vectors(200, 128, seed=3).reshape(2, 100, 128).to(kernel_device)

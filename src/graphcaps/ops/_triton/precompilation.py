@@ -1,21 +1,32 @@
 """Compiles the kernels of a computation on several cores before it runs.
 
 Triton compiles a kernel when it is first launched, so that the first run of a computation compiles one kernel after
-another. :func:`compile_kernels` runs the computation once without launching any kernel, and compiles what it would have
-launched in threads: the compiler releases Python's global lock for most of its time, and the assembler and the C
-compiler are processes of their own. The kernels are those of the code that launches them, and they are kept in
-Triton's cache like all others.
+another. :func:`compile_kernels` runs the computation once without launching any kernel. What it would have launched is
+compiled into Triton's cache by forked processes, which do not wait for each other's Python code, and then loaded in
+threads. The kernels are those of the code that launches them.
+
+A forked process has a copy of the memory and of the forking thread only. It must not use CUDA, which the compiler does
+not need, nor wait for a lock of the compiler that another thread held. Therefore only the main thread forks, and no
+other thread compiles the kernels of a computation at that time: trainings that run side by side in threads compile in
+threads, one after another.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
+import multiprocessing
+import os
+import signal
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock, get_ident
+from threading import Lock, current_thread, get_ident, main_thread
 from typing import Any
 
 import torch
@@ -25,12 +36,15 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-import graphcaps.ops._triton.kernel as kernel
-
 __all__ = ["compile_kernels", "compiled_marker"]
 
 _LOG = logging.getLogger("graphcaps.ops")
 _lock = Lock()
+_FORKED_SECONDS = 60
+"""After this time, processes that compile are ended, and threads compile what is missing."""
+
+Request = tuple[JITFunction[Any], str]
+"""A kernel and a kind of its arguments, as Triton describes it."""
 
 _ALLOCATIONS = (
     torch.ops.aten.empty.memory_format,
@@ -43,7 +57,7 @@ _ALLOCATIONS = (
 
 def compile_kernels(
     computation: Callable[[], object],
-    threads: int,
+    cores: int,
     *,
     launched: Sequence[JITFunction[Any]] = (),
     marker: Path | None = None,
@@ -57,38 +71,25 @@ def compile_kernels(
 
     Args:
         computation (callable): Must not read values of tensors on the host, as for a capture.
-        threads (int): Number of kernels that are compiled at the same time.
+        cores (int): Number of kernels that are compiled at the same time.
         launched (sequence): Kernels that are launched all the same, because torch takes what they write as indices: an
             index that is out of range would end the process. (default: none)
         marker (path, optional): File that is made if nothing failed, see :func:`compiled_marker`.
     """
-    device = driver.active.get_current_device()
-    kernels: dict[tuple[int, str], Future[object]] = {}
-    pool = ThreadPoolExecutor(threads, "graphcaps-kernels")
-    complete = True
-
-    def request(function: JITFunction[Any], key: str, specialization: str) -> None:
-        if (id(function), key) not in kernels:
-            kernels[id(function), key] = pool.submit(_build, function, specialization, device)
-
-    try:
-        try:
-            with (
-                _lock,
-                _intercepted_launches(request, launched),
-                torch.autograd.set_multithreading_enabled(False),
-                _ZeroedAllocations(),
-            ):
-                computation()
-        except Exception:
-            complete = False
-            _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
-        for future in kernels.values():
-            if error := future.exception():
-                complete = False
-                _LOG.debug("A kernel could not be compiled before its launch.", exc_info=error)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with _lock:
+        kernels, complete = _collect(computation, launched)
+        device, processes = driver.active.get_current_device(), min(cores, len(kernels))
+        if processes > 1 and _can_fork():
+            try:
+                _fill_cache(kernels, processes, device)
+            except Exception:
+                _LOG.debug("Kernels could not be compiled by other processes.", exc_info=True)
+        with ThreadPoolExecutor(cores, "graphcaps-kernels") as pool:
+            futures = [pool.submit(_build, *each, device) for each in kernels]
+            for future in futures:
+                if error := future.exception():
+                    complete = False
+                    _LOG.debug("A kernel could not be compiled before its launch.", exc_info=error)
     if complete and marker is not None:
         with suppress(OSError):  # a cache that cannot be written is none
             marker.parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +107,100 @@ def compiled_marker(computation: str) -> Path:
         computation (str): Describes the computation: everything that its kernels depend on.
     """
     target = driver.active.get_current_target()
-    facts = (computation, str(target), triton.__version__, f"overlap {kernel.OVERLAPS}")
+    facts = (computation, str(target), triton.__version__)
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     return Path(knobs.cache.dir) / "graphcaps" / digest[:32]
+
+
+def _collect(
+    computation: Callable[[], object], launched: Sequence[JITFunction[Any]]
+) -> tuple[list[Request], bool]:
+    """The kernels that a computation would launch and that are not compiled, and whether it came to its end."""
+    requests: dict[tuple[int, str], Request] = {}
+
+    def request(function: JITFunction[Any], key: str, specialization: str) -> None:
+        requests.setdefault((id(function), key), (function, specialization))
+
+    try:
+        with (
+            _intercepted_launches(request, launched),
+            torch.autograd.set_multithreading_enabled(False),
+            _ZeroedAllocations(),
+        ):
+            computation()
+    except Exception:
+        _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
+        return list(requests.values()), False
+    return list(requests.values()), True
+
+
+def _can_fork() -> bool:
+    """Whether this thread may fork processes that compile."""
+    is_main = current_thread() is main_thread() and not multiprocessing.current_process().daemon
+    return is_main and hasattr(os, "fork")
+
+
+def _fill_cache(kernels: Sequence[Request], processes: int, device: int) -> None:
+    """Compiles kernels and their launchers into Triton's cache, in forked processes. What fails there is missing."""
+    fork = multiprocessing.get_context("fork")
+    next_kernel = fork.Value("i", 0)
+    offline = _OfflineDriver(driver.active.get_current_target(), driver.active.launcher_cls, device)
+
+    def work() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the worker too; the parent handles it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, _FORKED_SECONDS)  # ends the worker also if the parent was killed
+        gc.disable()  # tensors of the GPU must not be freed here
+        driver.set_active(offline)
+        while True:
+            with next_kernel.get_lock():
+                number = next_kernel.value
+                next_kernel.value += 1
+            if number >= len(kernels):
+                return
+            function, specialization = kernels[number]
+            with suppress(Exception):  # compiled again, and reported, when it is loaded
+                compiled = function.preload(specialization)
+                offline.launcher_cls(compiled.src, compiled.metadata)
+
+    workers = [fork.Process(target=work, daemon=True) for _ in range(processes)]
+    deadline = time.monotonic() + _FORKED_SECONDS
+    try:
+        with warnings.catch_warnings():
+            # Python 3.12 warns of threads beside a fork; the docstring of this module says why that is safe here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for worker in workers:
+                worker.start()
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+    finally:
+        for worker in workers:
+            if worker.is_alive():
+                _LOG.debug("A process that compiles kernels did not end in time.")
+                worker.kill()
+                worker.join()
+
+
+@dataclass(frozen=True)
+class _OfflineDriver:
+    """What the compiler asks of a driver, in a process without CUDA.
+
+    Args:
+        target (GPUTarget): The GPU that is compiled for.
+        launcher_cls (callable): Makes the launcher of a kernel, in C.
+        device (int): Number of the GPU.
+    """
+
+    target: Any
+    launcher_cls: Callable[[Any, Any], object]
+    device: int
+
+    def get_current_target(self) -> Any:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return self.device
 
 
 def _build(function: JITFunction[Any], specialization: str, device: int) -> object:
@@ -148,6 +240,12 @@ def _intercepted_launches(
 
 class _ZeroedAllocations(TorchDispatchMode):
     """Fills tensors without values with zeros: what is in memory before may be anything."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return (
+            False  # else torch would import its compiler, which takes seconds, to exclude this class from it
+        )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

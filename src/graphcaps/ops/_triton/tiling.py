@@ -12,10 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.types import EdgeTable
 
-__all__ = ["count_tiles", "tile_at", "tile_table"]
+__all__ = ["count_tiles", "first_row_at", "tile_at", "tile_table"]
 
 _BLOCK = 128  # tiles of a program that looks them up
 
@@ -63,12 +62,17 @@ def tile_at(table, tile):  # type: ignore[no-untyped-def]
     return tl.load(table), tl.load(table + 1), tl.load(table + 2), tl.load(table + 3), word
 
 
-@kernel(do_not_specialize=["V", "B", "tiles", "steps"])
+@triton.jit
+def first_row_at(table, tile):  # type: ignore[no-untyped-def]
+    """The first row of a tile, read again where registers do not suffice to keep it."""
+    return tl.load(table + tile * 6 + 3, cache_modifier=".ca")
+
+
+@triton.jit(do_not_specialize=["V", "B", "tiles", "steps"])
 def _tiles_kernel(  # type: ignore[no-untyped-def]
     ptr, node, start, table, V, B, tiles, steps, T: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Tiles of graph g begin at ptr[g] // T + g, which needs no prefix sum; g is found by bisection."""
-    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     tile = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     valid = tile < tiles

@@ -13,13 +13,19 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
+from graphcaps.ops._triton.arithmetic import fast_reciprocal
 from graphcaps.ops.activation.hashed_dropout import HashedDropout
 
 __all__ = ["activate", "apply_dropout", "hash_position", "next_step_keys"]
 
 _DROPOUT_NUMBERS = 1024
 """Numbers of a program of the dropout kernel."""
+_FORWARD_NUMBERS, _BACKWARD_NUMBERS = 4096, 1024
+"""Numbers of a tile of rows; the backward pass holds more of each number."""
+_BACKWARD_REGISTERS = 80
+"""Limit of registers of a thread, so that six programs run at a time on a multiprocessor."""
+_BACKWARD_PROGRAMS = 792
+"""Programs that a large GPU runs at a time; each adds up the gradient of the bias over its tiles in registers."""
 
 
 def activate(
@@ -95,9 +101,10 @@ class _Activate(torch.autograd.Function):
         ctx.save_for_backward(z, bias, mask)
         ctx.options = dropout, inside, epsilon
         out = torch.empty_like(z)
-        grid, tensors, options = _call(z, bias, mask, dropout, inside)
-        _forward_kernel[grid](
-            *tensors, out, *z.shape[-2:], *_threshold_and_scale(dropout), epsilon, **options
+        V, d = z.shape[-2:]
+        tensors, options = _call(z, bias, mask, dropout, inside, _FORWARD_NUMBERS)
+        _forward_kernel[(z.numel() // (V * d) * triton.cdiv(V, options["ROWS"]),)](
+            *tensors, out, V, d, *_threshold_and_scale(dropout), epsilon, **options
         )
         return out
 
@@ -107,23 +114,27 @@ class _Activate(torch.autograd.Function):
         z, bias, mask = ctx.saved_tensors
         dropout, inside, epsilon = ctx.options
         dz = torch.empty_like(z)
-        grid, tensors, options = _call(z, bias, mask, dropout, inside)
         V, d = z.shape[-2:]
-        blocks = triton.cdiv(V, options["ROWS"])
+        tensors, options = _call(z, bias, mask, dropout, inside, _BACKWARD_NUMBERS)
+        if d % 16 == 0 and options["WIDTH"] <= 128:  # others are not vectorised, or reduced across warps
+            options["maxnreg"] = _BACKWARD_REGISTERS
+        replicas, count = z.numel() // (V * d), triton.cdiv(V, options["ROWS"])
+        tiles = triton.cdiv(count, max(1, _BACKWARD_PROGRAMS // replicas))
+        blocks = triton.cdiv(count, tiles)
         part = z.new_empty(*z.shape[:-2], blocks, d)
-        _backward_kernel[grid](
-            *tensors, grad.contiguous(), dz, part, V, d, *_threshold_and_scale(dropout), epsilon, **options
-        )
+        _backward_kernel[(replicas * blocks,)](
+            *tensors, grad.contiguous(), dz, part, V, d, blocks, tiles, *_threshold_and_scale(dropout), epsilon,
+            **options,
+        )  # fmt: skip
         return dz, part.sum(-2), None, None, None, None
 
 
 def _call(
-    z: Tensor, bias: Tensor, mask: Tensor | None, dropout: HashedDropout | None, inside: bool
-) -> tuple[tuple[int], tuple[Tensor, ...], dict[str, Any]]:
-    """Grid, tensors and options of both kernels."""
-    V, d = z.shape[-2:]
-    width = max(16, triton.next_power_of_2(d))
-    rows = max(2, min(64, 4096 // width))
+    z: Tensor, bias: Tensor, mask: Tensor | None, dropout: HashedDropout | None, inside: bool, numbers: int
+) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    """Tensors and options of both kernels, for tiles of ``numbers``."""
+    width = max(16, triton.next_power_of_2(z.size(-1)))
+    rows = max(2, min(64, numbers // width))
     keys = z.view(torch.int32) if dropout is None else dropout.keys.contiguous()  # not read without dropout
     options: dict[str, Any] = {
         "MASKED": mask is not None,
@@ -133,8 +144,7 @@ def _call(
         "EACH": _is_per_replica(dropout),
         "num_warps": 4,
     }
-    grid = (z.numel() // (V * d) * triton.cdiv(V, rows),)
-    return grid, (z, bias, z if mask is None else mask, keys), options
+    return (z, bias, z if mask is None else mask, keys), options
 
 
 def _threshold_and_scale(dropout: HashedDropout | None) -> tuple[int | Tensor, float | Tensor]:
@@ -161,12 +171,11 @@ def _mix64(x):  # type: ignore[no-untyped-def]
     return x ^ ((x >> 31) & 0x1FFFFFFFF)
 
 
-@kernel(do_not_specialize=["V"])
+@triton.jit(do_not_specialize=["V"])
 def _keys_kernel(  # type: ignore[no-untyped-def]
     seed, step, mask, keys, V, MASKED: tl.constexpr, WIDTH: tl.constexpr
 ):
     """Keys of a replica's step; advances the step if the replica has a real row."""
-    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     now = tl.load(step + replica)
     key = _mix64(tl.load(seed + replica) ^ _mix64(now + 1))
@@ -195,11 +204,10 @@ def hash_position(position, first, second):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _factors(position, keys, replica, threshold, scale, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """0 where the number at a position is dropped, 1 / (1 − p) elsewhere; all 1 at threshold 0, without keys.
+def _dropout_parameters(keys, replica, threshold, scale, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Both keys of a replica, its threshold and its scale; without keys at threshold 0.
 
-    Without dropout the hash is computed in vain, which costs no time beside the loads and saves a compilation. With
-    EACH, threshold and scale are pointers to one number per replica.
+    With EACH, threshold and scale are pointers to one number per replica.
     """
     if EACH:
         threshold = tl.load(threshold + replica)
@@ -207,42 +215,49 @@ def _factors(position, keys, replica, threshold, scale, EACH: tl.constexpr):  # 
     some = threshold > 0
     first = tl.load(keys + 2 * replica, mask=some, other=0)
     second = tl.load(keys + 2 * replica + 1, mask=some, other=0)
-    h = hash_position(position, first, second)
-    return tl.where(h >= threshold, scale, 0.0)
+    return first, second, threshold, scale
 
 
-@kernel(do_not_specialize=["count", "threshold"])
+@triton.jit
+def _factors(position, draws, valid):  # type: ignore[no-untyped-def]
+    """0 where the number at a position is dropped or not valid, 1 / (1 − p) elsewhere; none is dropped at threshold 0.
+
+    Without dropout the hash is computed in vain, which costs no time beside the loads and saves a compilation.
+    """
+    first, second, threshold, scale = draws
+    return tl.where((hash_position(position, first, second) >= threshold) & valid, scale, 0.0)
+
+
+@triton.jit(do_not_specialize=["count", "threshold"])
 def _dropout_kernel(  # type: ignore[no-untyped-def]
     x, keys, out, count, threshold, scale, SIZE: tl.constexpr, EACH: tl.constexpr
 ):
-    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     position = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = position < count
     value = tl.load(x + replica * count + position, mask=inside, other=0.0)
-    factor = _factors(position, keys, replica, threshold, scale, EACH)
+    factor = _factors(position, _dropout_parameters(keys, replica, threshold, scale, EACH), inside)
     tl.store(out + replica * count + position, value * factor, mask=inside)
 
 
 @triton.jit
 def _rows_of(  # type: ignore[no-untyped-def]
-    z, bias, mask, keys, V, D, threshold, scale,
-    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
+    z, e, mask, draws, replica, first, V, D,
+    MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Input of squash, dropout factors, where ReLU is positive, first offset, local offsets, real and all positions."""
-    blocks = tl.cdiv(V, ROWS)
-    replica = (tl.program_id(0) // blocks).to(tl.int64)
-    first = tl.program_id(0) % blocks * ROWS
+    """Input of squash, dropout factors, where ReLU is positive, first offset, local offsets, real and all positions.
+
+    At positions that are not real, the factors are 0, and so is the input of squash if the bias is finite.
+    """
     rows = first + tl.arange(0, ROWS)
     columns = tl.arange(0, WIDTH)
-    wide = columns < D
+    wide = (columns < D)[None, :]
     real = rows < V
     if MASKED:
         real = real & (tl.load(mask + replica * V + rows, mask=real, other=0) != 0)
-    valid = real[:, None] & wide[None, :]
+    valid = real[:, None] & wide
     origin = (replica * V + first) * D
     local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]  # 32 bits take half the registers
-    e = tl.load(bias + replica * D + columns, mask=wide, other=0.0)[None, :]
     value = tl.load(z + origin + local, mask=valid, other=0.0)
     if INSIDE:
         value = value + e
@@ -251,20 +266,29 @@ def _rows_of(  # type: ignore[no-untyped-def]
     else:
         above = value > 0
         h = tl.where(above, value, 0.0) + e
-    factor = _factors(first * D + local, keys, replica, threshold, scale, EACH)
-    h = tl.where(valid, h * factor, 0.0)
-    inside = (rows < V)[:, None] & wide[None, :]
-    return h, factor, above, origin, local, valid, inside
+    factor = _factors(first * D + local, draws, valid)
+    inside = (rows < V)[:, None] & wide
+    return h * factor, factor, above, origin, local, valid, inside
 
 
-@kernel(do_not_specialize=["V", "threshold"])
+@triton.jit
+def _bias_of(bias, replica, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    columns = tl.arange(0, WIDTH)
+    return tl.load(bias + replica * D + columns, mask=columns < D, other=0.0)[None, :]
+
+
+@triton.jit(do_not_specialize=["V", "threshold"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, out, V, D, threshold, scale, epsilon,
     MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
-    h, _factor, _above, origin, local, _seen, inside = _rows_of(
-        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH, EACH
+    blocks = tl.cdiv(V, ROWS)
+    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    first = tl.program_id(0) % blocks * ROWS
+    draws = _dropout_parameters(keys, replica, threshold, scale, EACH)
+    e = _bias_of(bias, replica, D, WIDTH)
+    h, _factor, _above, origin, local, _valid, inside = _rows_of(
+        z, e, mask, draws, replica, first, V, D, MASKED, INSIDE, ROWS, WIDTH
     )
     squared = tl.sum(h * h, 1)
     length = tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0))  # squash(0) = 0, with ε = 0 too
@@ -272,25 +296,31 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + origin + local, h * factor[:, None], mask=inside)
 
 
-@kernel(do_not_specialize=["V", "threshold"])
+@triton.jit(do_not_specialize=["V", "blocks", "tiles", "threshold"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
-    z, bias, mask, keys, grad, dz, part, V, D, threshold, scale, epsilon,
+    z, bias, mask, keys, grad, dz, part, V, D, blocks, tiles, threshold, scale, epsilon,
     MASKED: tl.constexpr, INSIDE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
-    h, factor, above, origin, local, valid, inside = _rows_of(
-        z, bias, mask, keys, V, D, threshold, scale, MASKED, INSIDE, ROWS, WIDTH, EACH
-    )
-    du = tl.load(grad + origin + local, mask=valid, other=0.0)
-    squared = tl.sum(h * h, 1)
-    raised = tl.where(squared > 0, squared + epsilon, 1.0)
-    per = 1 / ((1 + squared) * tl.sqrt(raised))
-    # d scale / d squared; at zero the vector it multiplies is zero as well.
-    derivative = per * (1 / (1 + squared) - 0.5 * squared / raised)
-    dh = du * (squared * per)[:, None] + h * (2 * derivative * tl.sum(h * du, 1))[:, None]
-    dh = tl.where(valid, dh * factor, 0.0)
-    grad_z = tl.where(above, dh, 0.0)
-    tl.store(dz + origin + local, grad_z, mask=inside)
-    summed = tl.sum(grad_z if INSIDE else dh, 0)
+    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    begin = tl.program_id(0) % blocks * tiles * ROWS
+    draws = _dropout_parameters(keys, replica, threshold, scale, EACH)
+    e = _bias_of(bias, replica, D, WIDTH)
+    total = tl.zeros([ROWS, WIDTH], tl.float32)
+    for first in range(begin, tl.minimum(begin + tiles * ROWS, V), ROWS):
+        h, factor, above, origin, local, valid, inside = _rows_of(
+            z, e, mask, draws, replica, first, V, D, MASKED, INSIDE, ROWS, WIDTH
+        )
+        du = tl.load(grad + origin + local, mask=valid, other=0.0)
+        squared = tl.sum(h * h, 1)
+        inverse = fast_reciprocal(tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0)))
+        share = fast_reciprocal(1 + squared)
+        per = share * inverse
+        # d scale / d squared; at zero the vector it multiplies is zero as well.
+        derivative = per * (share - 0.5 * (squared * inverse) * inverse)
+        dh = du * (squared * per)[:, None] + h * (2 * derivative * tl.sum(h * du, 1))[:, None]
+        dh = dh * factor
+        grad_z = tl.where(above, dh, 0.0)
+        tl.store(dz + origin + local, grad_z, mask=inside)
+        total += grad_z if INSIDE else dh
     columns = tl.arange(0, WIDTH)
-    tl.store(part + tl.program_id(0).to(tl.int64) * D + columns, summed, mask=columns < D)
+    tl.store(part + tl.program_id(0).to(tl.int64) * D + columns, tl.sum(total, 0), mask=columns < D)

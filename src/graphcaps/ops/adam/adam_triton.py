@@ -10,7 +10,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.adam.adam import AdamMemo
 
 __all__ = ["adam_update_"]
@@ -43,7 +42,7 @@ def _select_pointer(  # type: ignore[no-untyped-def]
     return address.to(tl.pointer_type(tl.float32))
 
 
-@kernel
+@triton.jit
 def _update_kernel(  # type: ignore[no-untyped-def]
     blocks, steps, rate, active,
     p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15,
@@ -52,7 +51,6 @@ def _update_kernel(  # type: ignore[no-untyped-def]
     v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, v12, v13, v14, v15,
     beta1, beta2, log1, log2, epsilon, decay, MASKED: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     f = tl.program_id(1)
     k = tl.load(blocks + 3 * tl.program_id(0))
     n = tl.load(blocks + 3 * tl.program_id(0) + 2)

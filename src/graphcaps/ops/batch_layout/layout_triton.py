@@ -10,7 +10,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.types import BatchLayout
 
 __all__ = ["layout_batch", "layout_kernel"]
@@ -18,13 +17,12 @@ __all__ = ["layout_batch", "layout_kernel"]
 _BLOCK = 128
 
 
-@kernel(do_not_specialize=["stride", "B", "V"])
+@triton.jit(do_not_specialize=["stride", "B", "V"])
 def layout_kernel(  # type: ignore[no-untyped-def]
     node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, graph_mask, y, active, stride, B, V,
     MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
 ):  # fmt: skip
     """Writes the rows of one graph, and its part of the padding rows."""
-    await_inputs()
     position = tl.program_id(0)
     f = tl.program_id(1).to(tl.int64)
     order += f * stride

@@ -15,7 +15,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.batch_norm.batch_norm_triton import (
     Grid,
     add_tables,
@@ -136,13 +135,12 @@ def _gradient_of_normed(a, gate, grad, GATED: tl.constexpr):  # type: ignore[no-
     return by_column, by_gate
 
 
-@kernel(do_not_specialize=["V", "units", "blocks", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     x, residual, mask, mean, var, weight, bias, out, V, units, blocks, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, RESIDUAL: tl.constexpr, GATED: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     C = units * UNIT
     X = 2 * C if GATED else C  # columns of x
     replica = (tl.program_id(0) // blocks).to(tl.int64)
@@ -170,13 +168,12 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, y, mask=inside)
 
 
-@kernel(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _sums_kernel(  # type: ignore[no-untyped-def]
     x, grad, mask, mean, var, weight, bias, grad_sum, grad_hat_sum, V, units, parts, tiles, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, GATED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of the gradient of the normalised rows, and of it times x̂, over the real rows of each part."""
-    await_inputs()
     C = units * UNIT
     X = 2 * C if GATED else C
     replica = (tl.program_id(0) // parts).to(tl.int64)
@@ -233,13 +230,12 @@ def _rows_gradient(  # type: ignore[no-untyped-def]
     return by * (gamma * scale)
 
 
-@kernel(do_not_specialize=["V", "units", "blocks", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     x, grad, mask, mean, var, weight, bias, grad_hat_sum, grad_sum, count, dx, V, units, blocks, EACH, epsilon,
     TRAINED: tl.constexpr, UNIT: tl.constexpr, MASKED: tl.constexpr, GATED: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     C = units * UNIT
     X = 2 * C if GATED else C
     replica = (tl.program_id(0) // blocks).to(tl.int64)

@@ -7,7 +7,6 @@ running averages. The gradient needs two sums per column in the same two steps, 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
+from graphcaps.ops._triton.load_width import load_width
 
 __all__ = [
     "Grid",
@@ -57,12 +56,11 @@ def update_running(  # type: ignore[no-untyped-def]
     tl.store(running_var + column_offset, old_var + share * (unbiased - old_var), mask=wide)
 
 
-@kernel(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _moments_kernel(  # type: ignore[no-untyped-def]
     x, mask, means, squares, counts, V, units, parts, tiles, EACH,
     UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     C = units * UNIT
     base = (tl.program_id(0) // parts).to(tl.int64) * V
     begin = tl.program_id(0) % parts * tiles * ROWS
@@ -93,12 +91,11 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
         tl.store(counts + tl.program_id(0), n)
 
 
-@kernel(do_not_specialize=["C", "parts"])
+@triton.jit(do_not_specialize=["C", "parts"])
 def _combine_kernel(  # type: ignore[no-untyped-def]
     means, squares, counts, mean_out, var_out, count_out, running_mean, running_var, C, parts, momentum,
     PARTS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
@@ -122,12 +119,11 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
     update_running(running_mean, running_var, column_offset, wide, combined, var, total, momentum)
 
 
-@kernel(do_not_specialize=["V", "units", "blocks", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _normalise_kernel(  # type: ignore[no-untyped-def]
     x, mask, mean, var, weight, bias, out, V, units, blocks, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, AFFINE: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
@@ -149,13 +145,12 @@ def _normalise_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + origin + local, tl.where(valid, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
 
 
-@kernel(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
 def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     x, grad, mask, mean, var, grad_sum, grad_hat_sum, V, units, parts, tiles, EACH, epsilon,
     UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of dy and of dy x̂ over the real rows of each part."""
-    await_inputs()
     C = units * UNIT
     replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V
@@ -182,12 +177,11 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     tl.store(grad_hat_sum + out, second, mask=wide)
 
 
-@kernel(do_not_specialize=["C", "parts"])
+@triton.jit(do_not_specialize=["C", "parts"])
 def _add_kernel(  # type: ignore[no-untyped-def]
     one, two, one_out, two_out, C, parts, PARTS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """Sums two tables ``[replicas, parts, C]`` over their parts, PARTS at a time."""
-    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
@@ -204,7 +198,7 @@ def _add_kernel(  # type: ignore[no-untyped-def]
     tl.store(two_out + column_offset, tl.sum(second, 0), mask=wide)
 
 
-@kernel(do_not_specialize=["V", "units", "blocks", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     x, grad, mask, mean, var, weight, grad_hat_sum, grad_sum, count, extra_grad, dx,
     V, units, blocks, EACH, epsilon,
@@ -212,7 +206,6 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the rows; a further gradient of the rows (``extra_grad``) is added."""
-    await_inputs()
     C = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
@@ -246,7 +239,7 @@ class Grid:
 
     def __init__(self, x: Tensor) -> None:
         self.V, self.C = x.shape[-2:]
-        self.unit = math.gcd(self.C, 4)  # width of a vectorised load
+        self.unit = load_width(self.C)
         self.units = self.C // self.unit
         self.replicas = x.numel() // (self.V * self.C)
         self.width = min(128, max(16, triton.next_power_of_2(self.C)))

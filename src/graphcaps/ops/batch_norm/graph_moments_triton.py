@@ -12,11 +12,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
+from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops.batch_norm.batch_norm_triton import update_running
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, rows_per_chunk
 
 __all__ = ["graph_statistics"]
+
+_NUMBERS = 2048
+"""Numbers of a tile of rows."""
+_STAGES = 3
+"""Tiles that are loaded at a time."""
 
 Statistics = tuple[Tensor, Tensor, Tensor]
 """Mean and variance ``[*lead, C]`` and number ``[replicas]`` of the real rows."""
@@ -40,7 +45,7 @@ def graph_statistics(
         x (Tensor): Rows, ``[*lead, V, C]``; padding rows may hold anything.
         ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``.
         weight, bias (Tensor): γ and β, ``[*lead, C]``.
-        running (tuple): Running mean and variance, ``[*lead, C]``, updated in offsets.
+        running (tuple): Running mean and variance, ``[*lead, C]``, updated in place.
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
         divisor (float, optional): Divides the sum of a graph; 0 stands for its number of rows, ``None`` for no mean.
         max_size (int, optional): Upper bound on the rows of a graph; if known, large graphs are split into chunks.
@@ -51,13 +56,13 @@ def graph_statistics(
     *lead, V, C = x.shape
     B, L = ptr.size(-1) - 1, math.prod(lead)
     parts = count_chunks(max_size)
-    unit = math.gcd(C, 4)
+    unit = load_width(C)
     width = min(128, max(16, triton.next_power_of_2(C)))
     means, squares = x.new_empty(parts, L, B, C), x.new_empty(parts, L, B, C)
     if means.numel():
         _moments_kernel[(B, L, parts * triton.cdiv(C, width))](
             x, ptr, means, squares, V, B, L, rows_per_chunk(parts, V), C // unit,
-            UNIT=unit, ROWS=4096 // width if width > 32 else 128, WIDTH=width, num_warps=4,
+            UNIT=unit, ROWS=min(128, _NUMBERS // width), WIDTH=width, STAGES=_STAGES, num_warps=4,
         )  # fmt: skip
     mean, var, count = x.new_empty(*lead, C), x.new_empty(*lead, C), x.new_empty(L)
     means_out = None if divisor is None else x.new_empty(*lead, B, C)
@@ -69,12 +74,11 @@ def graph_statistics(
     return (mean, var, count), means_out
 
 
-@kernel(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "units"])
+@triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "units"])
 def _moments_kernel(  # type: ignore[no-untyped-def]
     x, ptr, means, squares, V, B, L, ROWS_PER_CHUNK, units,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     C = units * UNIT
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
@@ -83,25 +87,26 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     columns = tl.program_id(2) % across * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
     start, end = chunk_bounds(ptr, B, r, b, part, 0, ROWS_PER_CHUNK)
-    n = 0.0
-    mean = tl.zeros([WIDTH], tl.float32)
-    square = tl.zeros([WIDTH], tl.float32)
+    # Sums of differences from the first row, so that a large mean costs no digits: the relative error of n rows is at
+    # most n · 2⁻²⁴. The loop has no sum over rows.
+    origin = x + (r * V + start) * C
+    pivot = tl.load(origin + columns, mask=wide & (start < end), other=0.0)
+    total = tl.zeros([ROWS, WIDTH], tl.float32)
+    square = tl.zeros([ROWS, WIDTH], tl.float32)
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
-    for first in range(start, end, ROWS):
-        real = first + tl.arange(0, ROWS) < end
-        valid = real[:, None] & wide[None, :]
-        values = tl.load(x + (r * V + first) * C + local, mask=valid, other=0.0)
-        tile_count = tl.sum(real.to(tl.float32), 0)
-        tile_mean = tl.sum(values, 0) / tile_count
-        deviation = tl.where(valid, values - tile_mean[None, :], 0.0)
-        both = n + tile_count
-        step = tile_mean - mean
-        square += tl.sum(deviation * deviation, 0) + step * step * (n * tile_count / both)
-        mean += step * (tile_count / both)
-        n = both
+    for first in tl.range(0, end - start, ROWS, num_stages=STAGES):
+        valid = (first + tl.arange(0, ROWS) < end - start)[:, None] & wide[None, :]
+        values = tl.load(origin + first * C + local, mask=valid, other=0.0)
+        difference = tl.where(valid, values - pivot[None, :], 0.0)
+        total += difference
+        square += difference * difference
+    n = tl.maximum(end - start, 1).to(tl.float32)
+    step = tl.sum(total, 0) / n
+    mean = pivot + step
+    squared = tl.maximum(tl.sum(square, 0) - n * step * step, 0.0)
     offsets = ((part * L + r) * B + b) * C + columns
     tl.store(means + offsets, mean, mask=wide)
-    tl.store(squares + offsets, square, mask=wide)
+    tl.store(squares + offsets, squared, mask=wide)
 
 
 @triton.jit
@@ -112,13 +117,12 @@ def _size(ptr, B, replica, b, part, is_piece, ROWS_PER_CHUNK):  # type: ignore[n
     return tl.minimum(tl.maximum(end - start - part * ROWS_PER_CHUNK, 0), ROWS_PER_CHUNK).to(tl.float32)
 
 
-@kernel(do_not_specialize=["B", "L", "ROWS_PER_CHUNK", "C", "parts"])
+@triton.jit(do_not_specialize=["B", "L", "ROWS_PER_CHUNK", "C", "parts"])
 def _join_kernel(  # type: ignore[no-untyped-def]
     means, squares, ptr, mean_out, var_out, count_out, running_mean, running_var, weight, bias, out,
     B, L, ROWS_PER_CHUNK, C, parts, momentum, epsilon, divisor,
     MEANS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C

@@ -20,7 +20,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.propagation.propagation import degrees, neighbour_sum
 from graphcaps.types import EdgeTable, Segments
 
@@ -75,13 +74,12 @@ class _BlockLoss(torch.autograd.Function):
         return dc, None, None, None
 
 
-@kernel(do_not_specialize=["V", "B", "J"])
+@triton.jit(do_not_specialize=["V", "B", "J"])
 def _graph_kernel(  # type: ignore[no-untyped-def]
     c, near, ptr, node, edge_ptr, degree, sums, sizes, V, B, J,
     WEIGHTED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """The sums of a graph (program 0) of a replica (1)."""
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     first = tl.load(ptr + r * (B + 1) + b).to(tl.int32)
@@ -134,12 +132,11 @@ def _gain(edges, pairs, density):  # type: ignore[no-untyped-def]
     return upper * ratio, tl.where(edges < 0, 0.0, ratio + 1), tl.where(pairs < 0, 0.0, -upper / lower)
 
 
-@kernel(do_not_specialize=["B", "J"])
+@triton.jit(do_not_specialize=["B", "J"])
 def _loss_kernel(  # type: ignore[no-untyped-def]
     sums, loss, factors, B, J, temperature, GRAPHS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """The loss of a replica, and its derivatives in M_j, N_j and the entropy."""
-    await_inputs()
     r = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, WIDTH)
     sums += r * B * (2 * J + 3)
@@ -173,12 +170,11 @@ def _loss_kernel(  # type: ignore[no-untyped-def]
     tl.store(factors + 2 * J, scale * 2 * temperature)
 
 
-@kernel(do_not_specialize=["V", "B", "J"])
+@triton.jit(do_not_specialize=["V", "B", "J"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     c, near, sizes, factors, index, grad, dc, V, B, J, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """The gradient of some rows (program 0) of a replica (1); 0 at padding."""
-    await_inputs()
     r = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.arange(0, WIDTH)

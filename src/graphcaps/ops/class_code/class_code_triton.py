@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 
 __all__ = ["class_code"]
@@ -72,13 +71,12 @@ class _ClassCode(torch.autograd.Function):
         return du, None, dweight, dbias, None
 
 
-@kernel(do_not_specialize=["B", "classes"])
+@triton.jit(do_not_specialize=["B", "classes"])
 def _code_kernel(  # type: ignore[no-untyped-def]
     u, y, weight, bias, code, B, classes, d, E,
     RELU: tl.constexpr, PRECISION: tl.constexpr, R: tl.constexpr, K: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """R graphs (program 0) of a replica (1), C columns (2)."""
-    await_inputs()
     f = tl.program_id(1).to(tl.int64)
     b = tl.program_id(0) * R + tl.arange(0, R)
     e = tl.program_id(2) * C + tl.arange(0, C)
@@ -167,7 +165,7 @@ def _parameters(  # type: ignore[no-untyped-def]
         tl.store(dbias + f * E + e, tl.sum(summed, 0), mask=e < E)
 
 
-@kernel(do_not_specialize=["B", "classes", "tiles"])
+@triton.jit(do_not_specialize=["B", "classes", "tiles"])
 def _code_backward_kernel(  # type: ignore[no-untyped-def]
     u, y, weight, code, grad, du, dweight, dbias, B, classes, d, E, tiles,
     RELU: tl.constexpr, PRECISION: tl.constexpr, R: tl.constexpr, K: tl.constexpr, C: tl.constexpr,
@@ -177,7 +175,6 @@ def _code_backward_kernel(  # type: ignore[no-untyped-def]
     The first programs (0) compute the gradient of the capsules of R graphs each, the others the gradients of C columns
     of the weight and of the bias.
     """
-    await_inputs()
     f = tl.program_id(1).to(tl.int64)
     pieces = tl.cdiv(d, C)
     o = tl.program_id(2) // pieces

@@ -10,8 +10,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
-
 __all__ = ["lengths"]
 
 
@@ -52,9 +50,8 @@ def _grid(u: Tensor) -> tuple[int]:
     return (triton.cdiv(u.numel() // u.size(-1), _options(u)["ROWS"]),)
 
 
-@kernel(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N"])
 def _lengths_kernel(u, out, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    await_inputs()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]
@@ -62,11 +59,10 @@ def _lengths_kernel(u, out, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # t
     tl.store(out + row, tl.sqrt(tl.sum(x * x, 1)), mask=row < N)
 
 
-@kernel(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     u, length, grad, du, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
-    await_inputs()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]

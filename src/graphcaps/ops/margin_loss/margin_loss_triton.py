@@ -10,19 +10,16 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
-
 __all__ = ["margin_loss"]
 
 _BLOCK = 128
 
 
-@kernel(do_not_specialize=["B", "C"])
+@triton.jit(do_not_specialize=["B", "C"])
 def _margin_kernel(  # type: ignore[no-untyped-def]
     scores, y, loss, grad_scores, B, C, upper, lower, absent,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     f = tl.program_id(0)
     if EACH:  # pointers to one number per replica
         upper = tl.load(upper + f)

@@ -6,19 +6,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
-
 __all__ = ["accumulate_metrics_"]
 
 _BLOCK = 128
 
 
-@kernel(do_not_specialize=["B", "C", "T"])
+@triton.jit(do_not_specialize=["B", "C", "T"])
 def _accumulate_kernel(  # type: ignore[no-untyped-def]
     values, scores, y, sums, finite_steps, correct, B, C, T,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, TERMS: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     f = tl.program_id(0)
     F = tl.num_programs(0)
     o = tl.arange(0, WIDTH)

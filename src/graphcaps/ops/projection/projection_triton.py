@@ -5,9 +5,12 @@ sparse. Backward: the gradient of the weight is a product of tiles of x and of d
 read from the table. The rows of a replica are split into parts, whose products a last kernel adds in order.
 """
 
+# Kernels keep tiles in growing tuples, which mypy cannot type.
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,26 +20,74 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
+from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import FeatureRows
 
 __all__ = ["feature_statistics", "project"]
 
-_ROWS, _SIDE = 16, 64
-"""Rows of a tile of the gradient, and its columns of x and of dz: what two warps hold without spilling."""
-_PROGRAMS = 2048
-"""Programs that occupy a large GPU; the rows of a replica are split into parts accordingly."""
+_PROGRAMS = 264
+"""Programs of the gradient that a large GPU runs at a time; the rows of a replica are split into parts accordingly."""
+_STEPS = 4
+"""Least number of steps of a part: below, its product takes longer to add than to compute."""
+_COMBINED = 4
+"""Rows of the weight of a program that adds the products of the parts."""
 
 
-@kernel(do_not_specialize=["B", "C"])
+@dataclass(frozen=True)
+class _Tiles:
+    """How programs divide the gradient of a weight ``[C, d]``, which is a sum over rows.
+
+    What is best depends on the GPU; ``dataclasses.replace`` makes another one to compare.
+
+    Args:
+        groups (int): Largest number of tiles of a program, side by side: they share what is read of x.
+        registers (int): Limit of registers of a thread, so that 65536 / (32 · warps · registers) programs fit.
+        channels (int): Rows of a tile, channels of x.
+        width (int): Columns of a tile. With 64 and four or more warps, the warp-group instruction (wgmma) would be
+            used, which needs transposed operands.
+        rows (int): Rows of x and dz of a step. They are loaded ahead of their product.
+        stages (int): One more than the number of steps that are loaded ahead.
+        warps (int): Warps of a program.
+    """
+
+    groups: int = 4
+    registers: int = 128
+    channels: int = 128
+    width: int = 32
+    rows: int = 32
+    stages: int = 3
+    warps: int = 8
+
+    def options(self, C: int, D: int, precision: str) -> dict[str, int]:
+        """Launch options for a weight ``[C, d]``: tiles no larger than needed.
+
+        tf32x3 holds each operand twice, bf16 in both precisions, and widths of dz that are not multiples of 16, or of x
+        that are odd, are read one number at a time: all need registers, and so have smaller steps, of which more are
+        loaded ahead.
+        """
+        channels, width = _width(C, self.channels), _width(D, self.width)
+        groups, rows, stages = min(self.groups, triton.cdiv(D, width)), self.rows, self.stages
+        if precision != "tf32" or D % 16 or C % 2:
+            rows, stages = max(16, rows // 2), 2 * stages - 1
+        if precision == "tf32x3" or C % 2:
+            groups = max(1, groups // 2)
+        return {
+            **{"GROUPS": groups, "CHANNELS": channels, "WIDTH": width, "ROWS": rows},
+            **{"num_warps": self.warps, "num_stages": stages, "maxnreg": self.registers},
+        }
+
+
+_TILES = _Tiles()
+
+
+@triton.jit(do_not_specialize=["B", "C"])
 def _statistics_kernel(  # type: ignore[no-untyped-def]
     sums, squares, node_ptr, graphs, shift, running_mean, running_var, mean_out, rstd_out,
     B, C, momentum, epsilon,
     TRAINING: tl.constexpr, GRAPHS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Mean minus the shift, and 1 / σ, of a replica's columns; updates the running averages while training."""
-    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
@@ -76,13 +127,12 @@ def _statistics_kernel(  # type: ignore[no-untyped-def]
     tl.store(rstd_out + offset, (1.0 / tl.sqrt(var + epsilon)).to(tl.float32), mask=wide)
 
 
-@kernel(do_not_specialize=["C", "units"])
+@triton.jit(do_not_specialize=["C", "units"])
 def _fold_kernel(  # type: ignore[no-untyped-def]
     weight, scale, mean, folded, offset, C, units,
     UNIT: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """``folded`` = diag(scale) W and ``offset`` = −mean · ``folded``, of a replica and a block of columns."""
-    await_inputs()
     D = units * UNIT
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -102,13 +152,12 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
     tl.store(offset + replica * D + columns, tl.sum(total, 0), mask=wide)
 
 
-@kernel(do_not_specialize=["V", "C", "units", "blocks"])
+@triton.jit(do_not_specialize=["V", "C", "units", "blocks"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
     node, ptr, columns, values, folded, offset, out, V, C, units, blocks,
     UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """A block of rows: their entries times rows of ``folded``, one entry of each row at a time."""
-    await_inputs()
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
@@ -133,49 +182,64 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, tl.where(real[:, None], total, 0.0), mask=inside[:, None] & wide)
 
 
-@kernel(do_not_specialize=["V", "c_units", "d_units", "parts", "tiles"])
+@triton.jit(do_not_specialize=["V", "c_units", "d_units", "parts", "steps"])
 def _weights_kernel(  # type: ignore[no-untyped-def]
-    x, node, shift, mean, grad, out, V, c_units, d_units, parts, tiles,
+    x, node, shift, mean, grad, out, V, c_units, d_units, parts, steps,
     C_UNIT: tl.constexpr, D_UNIT: tl.constexpr, PRECISION: tl.constexpr,
-    ROWS: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
+    GROUPS: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """(x − shift − mean)ᵀ dz over a part of a replica's rows; rows of x are read from the store.
 
+    Computed as its transpose, so that warps divide the channels and none centres a number that another one centres.
     Rows are centred before they are rounded to a lower precision: after rounding, a column with a small variance
     would be lost.
     """
-    await_inputs()
     C, D = c_units * C_UNIT, d_units * D_UNIT
     part = tl.program_id(2)
     replica = (part // parts).to(tl.int64)
-    begin = part % parts * tiles * ROWS
+    begin = part % parts * steps * ROWS
     channels = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    is_channel, wide = channels < C, columns < D
-    shifts = tl.load(shift + channels, mask=is_channel, other=0.0)[None, :]
-    centre = tl.load(mean + replica * C + channels, mask=is_channel, other=0.0)[None, :]
-    total = tl.zeros([CHANNELS, WIDTH], tl.float32)
-    for tile in range(0, tiles):
-        rows = begin + tile * ROWS + tl.arange(0, ROWS)[:, None]
-        offset = replica * V + rows
-        store_node = tl.load(node + offset, mask=rows < V, other=-1)
-        valid = (store_node >= 0) & is_channel[None, :]
-        values = tl.load(x + store_node * C + channels[None, :], mask=valid, other=0.0)
-        # dz is 0 at padding, but without this line Triton 3.6 chooses a layout that doubles the registers.
-        centred = tl.where(valid, values - shifts - centre, 0.0)
-        dz = tl.load(grad + offset * D + columns[None, :], mask=(store_node >= 0) & wide[None, :], other=0.0)
-        total = product(tl.trans(centred), dz, total, PRECISION)
-    offsets = (part.to(tl.int64) * C + channels)[:, None] * D + columns[None, :]
-    tl.store(out + offsets, total, mask=is_channel[:, None] & wide[None, :])
+    left = tl.program_id(1) * (GROUPS * WIDTH)
+    is_channel = (channels < C)[None, :]
+    shifts = tl.load(shift + channels, mask=channels < C, other=0.0)[None, :]
+    centre = tl.load(mean + replica * C + channels, mask=channels < C, other=0.0)[None, :]
+    total = ()
+    for _ in tl.static_range(GROUPS):
+        total += (tl.zeros([WIDTH, CHANNELS], tl.float32),)
+    node += replica * V + begin
+    grad += (replica * V + begin) * D
+    count = V - begin
+    rows = tl.arange(0, ROWS)  # offsets within a part fit into 32 bits
+    next_node = tl.load(node + rows, mask=rows < count, other=-1).to(tl.int32)
+    for _ in range(0, steps):
+        # Read a step ahead by hand: the compiler would load only half as many steps of x and dz ahead.
+        store_node = next_node
+        next_node = tl.load(node + rows + ROWS, mask=rows + ROWS < count, other=-1).to(tl.int32)
+        real = store_node >= 0
+        x_of = (x + store_node.to(tl.int64) * C)[:, None]
+        values = tl.load(x_of + channels[None, :], mask=real[:, None] & is_channel, other=0.0)
+        centred = values - shifts - centre  # not 0 at padding, but dz is
+        sums = ()
+        for i in tl.static_range(GROUPS):
+            # Loaded as [WIDTH, ROWS]: what tl.trans changes is copied to shared memory one number at a time.
+            columns = left + i * WIDTH + tl.arange(0, WIDTH)
+            valid = (columns < D)[:, None] & real[None, :]
+            dz = tl.load(grad + (columns[:, None] + rows[None, :] * D), mask=valid, other=0.0)
+            sums += (product(dz, centred, total[i], PRECISION),)
+        total = sums
+        rows += ROWS
+    for i in tl.static_range(GROUPS):
+        columns = left + i * WIDTH + tl.arange(0, WIDTH)
+        offsets = (part.to(tl.int64) * C + channels)[None, :] * D + columns[:, None]
+        tl.store(out + offsets, total[i], mask=is_channel & (columns < D)[:, None])
 
 
-@kernel(do_not_specialize=["C", "units", "parts"])
+@triton.jit(do_not_specialize=["C", "units", "parts"])
 def _combine_kernel(  # type: ignore[no-untyped-def]
     products, weight, scale, dweight, dscale, C, units, parts,
     UNIT: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Adds the parts in order and computes the gradients of the weight and of the scale."""
-    await_inputs()
     D = units * UNIT
     replica = tl.program_id(0).to(tl.int64)
     channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
@@ -187,7 +251,7 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
         columns = first + tl.arange(0, WIDTH)
         valid = is_channel[:, None] & (columns < D)[None, :]
         total = tl.zeros([CHANNELS, WIDTH], tl.float32)
-        for part in range(0, parts):
+        for part in tl.range(0, parts, loop_unroll_factor=8):
             offsets = ((replica * parts + part) * C + channels)[:, None] * D + columns[None, :]
             total += tl.load(products + offsets, mask=valid, other=0.0)
         offsets = offset[:, None] * D + columns[None, :]
@@ -196,21 +260,16 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
     tl.store(dscale + offset, dscale_sum, mask=is_channel)
 
 
-def _unit(width: int) -> int:
-    """Width of a vectorised load."""
-    return math.gcd(width, 4)
-
-
 def _width(size: int, most: int) -> int:
     return min(most, max(16, triton.next_power_of_2(size)))
 
 
-def _split_rows(V: int, programs: int) -> tuple[int, int]:
-    """Number of tiles of a part and number of parts of V rows, if each part takes ``programs`` programs."""
-    blocks = triton.cdiv(V, _ROWS)
-    parts = min(blocks, max(1, _PROGRAMS // programs))
-    tiles = triton.cdiv(blocks, parts)
-    return tiles, triton.cdiv(blocks, tiles)
+def _split_rows(V: int, rows: int, programs: int) -> tuple[int, int]:
+    """Number of steps of a part and number of parts of V rows, if each part takes ``programs`` programs."""
+    count = triton.cdiv(V, rows)
+    parts = max(1, min(triton.cdiv(count, _STEPS), _PROGRAMS // max(1, programs)))
+    steps = max(1, triton.cdiv(count, parts))
+    return steps, max(1, triton.cdiv(count, steps))
 
 
 class _Project(torch.autograd.Function):
@@ -222,7 +281,7 @@ class _Project(torch.autograd.Function):
         table, node = rows.table, rows.node.contiguous()
         V, (C, D) = node.size(-1), weight.shape[-2:]
         replicas = weight.numel() // (C * D)
-        unit, width = _unit(D), _width(D, 128)
+        unit, width = load_width(D), _width(D, 128)
         folded, offset = torch.empty_like(weight), weight.new_empty(*weight.shape[:-2], D)
         narrow = min(width, 32)
         _fold_kernel[(replicas, triton.cdiv(D, narrow))](
@@ -246,21 +305,18 @@ class _Project(torch.autograd.Function):
         table, node, grad = ctx.rows.table, ctx.rows.node.contiguous(), grad.contiguous()
         V, (C, D) = node.size(-1), weight.shape[-2:]
         replicas = weight.numel() // (C * D)
-        # Loads that are not vectorised need more registers.
-        height, width = _width(C, _SIDE), _width(D, _SIDE if _unit(D) > 1 else _SIDE // 2)
-        across = triton.cdiv(C, height), triton.cdiv(D, width)
-        tiles, parts = _split_rows(V, replicas * across[0] * across[1])
+        options = _TILES.options(C, D, ctx.precision)
+        across = triton.cdiv(C, options["CHANNELS"]), triton.cdiv(D, options["GROUPS"] * options["WIDTH"])
+        steps, parts = _split_rows(V, options["ROWS"], replicas * across[0] * across[1])
         products = weight.new_empty(replicas * parts, C, D)
-        # Two warps: with four, tiles of 64 rows would use the warp-group instruction (wgmma).
         _weights_kernel[(*across, replicas * parts)](
-            table.x, node, table.shift, mean, grad, products, V, C // _unit(C), D // _unit(D), parts, tiles,
-            C_UNIT=_unit(C), D_UNIT=_unit(D), PRECISION=ctx.precision,
-            ROWS=_ROWS, CHANNELS=height, WIDTH=width, num_warps=2, num_stages=3,
+            table.x, node, table.shift, mean, grad, products, V, C // load_width(C), D // load_width(D), parts, steps,
+            C_UNIT=load_width(C), D_UNIT=load_width(D), PRECISION=ctx.precision, **options,
         )  # fmt: skip
         dweight, dscale = torch.empty_like(weight), torch.empty_like(scale)
-        _combine_kernel[(replicas, triton.cdiv(C, 16))](
-            products, weight, scale, dweight, dscale, C, D // _unit(D), parts,
-            UNIT=_unit(D), CHANNELS=16, WIDTH=_width(D, 128), num_warps=4,
+        _combine_kernel[(replicas, triton.cdiv(C, _COMBINED))](
+            products, weight, scale, dweight, dscale, C, D // load_width(D), parts,
+            UNIT=load_width(D), CHANNELS=_COMBINED, WIDTH=_width(D, 128), num_warps=4,
         )  # fmt: skip
         return None, dweight, dscale, None
 

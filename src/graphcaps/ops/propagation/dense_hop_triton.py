@@ -23,8 +23,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
-
 __all__ = ["dense_hop"]
 
 
@@ -91,9 +89,8 @@ def _scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-de
     return tl.rsqrt(tl.where(total < 1, 1.0, total))
 
 
-@kernel(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n"])
 def _forward_kernel(u, adjacency, h, mean, n, d, N: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    await_inputs()
     graph = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     i = tl.arange(0, N)
@@ -114,11 +111,10 @@ def _forward_kernel(u, adjacency, h, mean, n, d, N: tl.constexpr, WIDTH: tl.cons
     tl.store(mean + graph * d + k, tl.sum(rows_u, 0) / n, mask=wide)
 
 
-@kernel(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     dh, dmean, adjacency, du, n, d, N: tl.constexpr, WIDTH: tl.constexpr
 ):
-    await_inputs()
     graph = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     i = tl.arange(0, N)
@@ -137,12 +133,11 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     tl.store(du + graph * n * d + offsets, total * scale[:, None] + shared[None, :], mask=inside)
 
 
-@kernel(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n"])
 def _both_gradients_kernel(  # type: ignore[no-untyped-def]
     u, h, dh, dmean, adjacency, du, dA, n, d, N: tl.constexpr, WIDTH: tl.constexpr
 ):
     """The same and the gradient of A, which is a sum over all columns: one program per graph."""
-    await_inputs()
     graph = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, N)
     scale = _scales(adjacency, graph, n, N)

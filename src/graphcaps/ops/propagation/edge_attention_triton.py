@@ -16,7 +16,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_lists
 from graphcaps.types import EdgeTable
 
@@ -51,12 +50,11 @@ def _neighbour(  # type: ignore[no-untyped-def]
     return has, neighbour, kind, term, share
 
 
-@kernel(do_not_specialize=["V", "blocks"])
+@triton.jit(do_not_specialize=["V", "blocks"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     x, centre, member, bias, out, log_sums, starts, counts, first, neighbours, kinds, weight, V, R, D, blocks, slope,
     WEIGHTED: tl.constexpr, BIASED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V  # first row of this replica
     rows = (tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS))[:, None]
@@ -93,14 +91,13 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(log_sums + base + rows, largest + tl.log(exponentials), mask=inside)
 
 
-@kernel(do_not_specialize=["V", "blocks"])
+@triton.jit(do_not_specialize=["V", "blocks"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     x, grad, centre, member, bias, log_sums, means, grad_x, grad_centre, grad_member, kind_sums,
     starts, counts, first, neighbours, kinds, weight, V, R, D, blocks, slope,
     WEIGHTED: tl.constexpr, BIASED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     KINDS: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     block = tl.program_id(0) % blocks
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V

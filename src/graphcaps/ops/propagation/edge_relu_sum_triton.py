@@ -18,7 +18,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.propagation.modulated_hop import kind_table
 from graphcaps.ops.propagation.modulated_hop_triton import kind_one_hot, labelled_lists, labelled_neighbour
 from graphcaps.types import EdgeTable
@@ -35,12 +34,11 @@ _PARTS = 32
 """Largest number of programs that share the rows of a replica in the gradient kernel."""
 
 
-@kernel(do_not_specialize=["V", "blocks"])
+@triton.jit(do_not_specialize=["V", "blocks"])
 def _sum_kernel(  # type: ignore[no-untyped-def]
     x, grad, beta, out, starts, counts, first, neighbours, kinds, weight, ones, V, R, D, blocks,
     WEIGHTED: tl.constexpr, BACKWARD: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V  # first row of this replica
     rows = (tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS))[:, None]
@@ -71,13 +69,12 @@ def _sum_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + base * D + offsets, total, mask=inside & wide)
 
 
-@kernel(do_not_specialize=["V", "blocks"])
+@triton.jit(do_not_specialize=["V", "blocks"])
 def _label_kernel(  # type: ignore[no-untyped-def]
     x, grad, beta, one_hot, sums, starts, counts, first, neighbours, kinds, weight, ones,
     V, R, Q, D, blocks, parts,
     WEIGHTED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     part = tl.program_id(0) % parts
     replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V

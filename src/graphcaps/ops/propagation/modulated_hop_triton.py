@@ -17,7 +17,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.edge_kinds import one_hot_kinds
 from graphcaps.ops.propagation.neighbour_sum_triton import hop_scale, neighbour_lists
 from graphcaps.types import EdgeTable
@@ -36,11 +35,10 @@ _TABLE_KINDS = 16
 """Kinds of a program of the table kernel."""
 
 
-@kernel
+@triton.jit
 def _table_kernel(  # type: ignore[no-untyped-def]
     scale, shift, one_hot, gamma, beta, R, Q, D, KINDS: tl.constexpr, WIDTH: tl.constexpr
 ):
-    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     kind = tl.program_id(0) * KINDS + tl.arange(0, KINDS)
     columns = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)
@@ -76,12 +74,11 @@ def labelled_neighbour(  # type: ignore[no-untyped-def]
     return has, neighbour, kind, share
 
 
-@kernel(do_not_specialize=["V", "blocks"])
+@triton.jit(do_not_specialize=["V", "blocks"])
 def _hop_kernel(  # type: ignore[no-untyped-def]
     x, gamma, beta, out, starts, counts, first, neighbours, kinds, weight, roots, V, R, D, blocks,
     WEIGHTED: tl.constexpr, SHIFTED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V  # first row of this replica
     rows = (tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS))[:, None]
@@ -112,13 +109,12 @@ def _hop_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + base * D + offsets, root * (total + root * own), mask=inside & wide)
 
 
-@kernel(do_not_specialize=["V", "blocks"])
+@triton.jit(do_not_specialize=["V", "blocks"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     x, grad, one_hot, scale_sums, shift_sums, starts, counts, first, neighbours, kinds, weight, roots,
     V, Q, D, blocks, parts,
     WEIGHTED: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     part = tl.program_id(0) % parts
     replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V

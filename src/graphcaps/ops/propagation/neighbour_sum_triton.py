@@ -1,11 +1,11 @@
 r"""Products with the adjacency: A x and the hop Â x, read from the store's neighbour lists or adjacency bits.
 
-Without bits (:func:`_lists_product`) a program computes a block of rows. The first neighbours of all its rows are
-gathered together, four of each row at a time. If rows have more neighbours than that, a kernel before it has summed the
-rest (:func:`_sum_long_lists`). With bits, which are used for dense graphs (:func:`_bits_product`), a program computes a
-tile of rows of one graph as a product of a 0/1 matrix with the rows of the graph; x is split into bfloat16 pieces, so
-that the products are exact. No edge list is made, and all sums have a fixed order. Edges with weights are read from the
-lists, a weight beside each neighbour (``WEIGHTED``).
+Without bits (:func:`_lists_product`) a program computes blocks of rows. It gathers the first neighbours of all rows of
+a block together, four of each row at a time, and meanwhile loads which rows the next block needs. If rows have more
+neighbours than that, a kernel before it has summed the rest (:func:`_sum_long_lists`). With bits, which are used for
+dense graphs (:func:`_bits_product`), a program computes a tile of rows of one graph as a product of a 0/2 matrix with
+the rows of the graph; x is split into bfloat16 pieces, so that the products are exact. No edge list is made, and all
+sums have a fixed order. Edges with weights are read from the lists, a weight beside each neighbour (``WEIGHTED``).
 
 Both forms can normalise the rows that they read (``NORMED``), and in the backward pass add the gradient of every
 graph's mean (``MEAN_GRADIENT``) and store the sums that the gradients of γ and β need (``GRADIENT_SUMS``).
@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
+from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
 from graphcaps.types import EdgeTable
@@ -40,24 +40,95 @@ _SMALL_DEGREE = 32
 """Largest degree up to which all neighbours are gathered together."""
 _HEAD = 8
 """Number of neighbours gathered together if some rows have more."""
-_BLOCK_NUMBERS = 2048
-"""Numbers of a block of rows; four such blocks are loaded at a time, into registers."""
-_LIST_ROWS = 32
-"""Rows that a program checks for long lists."""
 _DEGREE_NUMBERS = 1024
 """Weights that a program of the weighted degrees adds at a time."""
 _DEGREE_ENTRIES = 128
 """Of these, entries of a row if some rows have more than ``_SMALL_DEGREE``."""
-_HEIGHT = 64
-"""Rows of a program."""
 _WORD = 32
 """Bits of a word, and rows of x in a step."""
 _PIECES = {"tf32x3": 3, "tf32": 2, "bf16": 1}
 """bfloat16 pieces of 8 bits each: 24, 16 (tf32 has 11 bits, at the same cost) and 8 bits."""
-_WARPS = 2
-"""Warps of a program; with 4, products of 64 rows would use the warp-group instruction (wgmma)."""
-_WIDTHS = {2: 32, 4: 64}
-"""Columns of a program by its number of warps; with fewer columns more programs run at a time."""
+
+
+def _block_rows(numbers: int, unit: int, width: int) -> int:
+    """Rows of a block of which a thread has as many loads as if it had ``numbers`` numbers in loads of four."""
+    return max(1, numbers * unit // (4 * width))
+
+
+@dataclass(frozen=True)
+class ListTiles:
+    """How the rows of a product with neighbour lists are divided into programs.
+
+    Args:
+        numbers (int): Numbers of a block of rows that are read four at a time; fewer if a load reads fewer. Four such
+            blocks are loaded at a time, into registers. At least 128 · ``warps``: what is read back from the output
+            must belong to one thread.
+        programs (int): Approximate number of programs of all replicas, each of which computes several blocks. As many
+            as an H200 runs at a time.
+        warps (int): Warps of a program. (default: 4)
+        registers (int, optional): Largest number of registers of a thread. Not applied to edges with weights, 64-bit
+            offsets and rows that are not read four numbers at a time, which need more.
+    """
+
+    numbers: int
+    programs: int
+    warps: int = 4
+    registers: int | None = None
+
+    def options(self, unit: int, width: int, simple: bool) -> dict[str, Any]:
+        """Launch options; ``simple``: without weights and 64-bit offsets."""
+        limit = self.registers if simple and unit == 4 else None
+        return {"ROWS": _block_rows(self.numbers, unit, width), "num_warps": self.warps, "maxnreg": limit}
+
+
+LIST_TILES = {"forward": ListTiles(512, 1056, registers=64), "backward": ListTiles(512, 792, registers=80)}
+"""For a product, and for one that also sums for the gradients of γ and β."""
+
+
+@dataclass(frozen=True)
+class LongListTiles:
+    """How the long neighbour lists are divided into programs.
+
+    Args:
+        rows (int): Rows that a program checks for long lists.
+        shares (int): Programs that share the long lists of these rows.
+        width (int): Columns of a program.
+        numbers (int): Numbers of a block of neighbours, as in :class:`ListTiles`.
+        warps (int): Warps of a program.
+    """
+
+    rows: int = 128
+    shares: int = 4
+    width: int = 32
+    numbers: int = 1024
+    warps: int = 4
+
+
+LONG_LIST_TILES = LongListTiles()
+"""For the kernel before a product, if some rows have more than ``_HEAD`` neighbours."""
+
+
+@dataclass(frozen=True)
+class BitTiles:
+    """How a product with adjacency bits is divided into programs.
+
+    Args:
+        height (int): Rows of a program.
+        width (int): Columns of a program.
+        warps (int): Warps of a program; with 4, products of 64 rows use the warp-group instruction (wgmma).
+        stages (int): Steps of 32 rows of x that are in shared memory, or on their way to it, at a time.
+        registers (int, optional): Largest number of registers of a thread.
+    """
+
+    height: int = 64
+    width: int = 64
+    warps: int = 4
+    stages: int = 3
+    registers: int | None = None
+
+
+BIT_TILES = BitTiles()
+"""For a product with adjacency bits, of any direction."""
 
 
 @triton.jit
@@ -89,12 +160,28 @@ def _mean_weight(graph, real, graphs, divisor):  # type: ignore[no-untyped-def]
 def _store_gradient_sums(  # type: ignore[no-untyped-def]
     g, offsets, valid, columns, wide, replica, program, D, mean, var, rows, grad_sums, grad_hat_sums, epsilon
 ):
-    """Stores the sums of g and of g x̂ over the rows of this program; g is 0 where ``valid`` is false."""
+    """Stores the sums of g and of g x̂ over the rows of this program; g is 0 where ``valid`` is false.
+
+    Multiplied by numbers that are loaded, as x̂ is, g has the layout of a load, in which a thread has several rows of a
+    column. Summed in the layout of a product, it would need many more shuffles.
+    """
     centre, factor, shift = _affine(mean, var, mean, mean, replica * D + columns, wide, epsilon, False)
-    hat = _normalise(tl.load(rows + offsets, mask=valid, other=0.0), centre, factor, shift)
+    inputs = tl.load(rows + offsets, mask=valid, other=0.0)
+    hat = _normalise(inputs, centre, factor, shift)
+    ones = tl.where(valid, 1.0, inputs)  # inputs that are not valid are 0
     offset = program * D + columns
-    tl.store(grad_sums + offset, tl.sum(g, 0), mask=wide)
+    tl.store(grad_sums + offset, tl.sum(g * ones, 0), mask=wide)
     tl.store(grad_hat_sums + offset, tl.sum(g * hat, 0), mask=wide)
+
+
+@triton.jit
+def _four_neighbours(neighbours, entry, left, begin, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Rows of four entries of neighbour lists, ``STEP`` apart from ``entry`` on; ``left`` entries remain."""
+    a = begin + tl.load(neighbours + entry, mask=left > 0, other=0).to(tl.int32)
+    b = begin + tl.load(neighbours + entry + STEP, mask=left > STEP, other=0).to(tl.int32)
+    c = begin + tl.load(neighbours + entry + 2 * STEP, mask=left > 2 * STEP, other=0).to(tl.int32)
+    d = begin + tl.load(neighbours + entry + 3 * STEP, mask=left > 3 * STEP, other=0).to(tl.int32)
+    return a, b, c, d
 
 
 @triton.jit
@@ -105,6 +192,7 @@ def _neighbour_row(  # type: ignore[no-untyped-def]
     """The term of a neighbour in the sum, 0 if there is none."""
     at = neighbour.to(tl.int64) * D if LONG else neighbour * D
     values = tl.load(x + (at + columns[None, :]), mask=has & wide[None, :], other=0.0)
+    tl.static_assert(SELF_LOOPS or not NORMED, "only a hop normalises")
     if NORMED:  # the scale makes it 0 if there is no neighbour
         values = _normalise(values, centre, factor, shift)
     if WEIGHTED:
@@ -115,47 +203,42 @@ def _neighbour_row(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _add_four_neighbours(  # type: ignore[no-untyped-def]
-    total, x, entry, left, begin, neighbours, weight, scale, columns, wide, centre, factor, shift,
-    D, STEP: tl.constexpr,
+def _add_four_rows(  # type: ignore[no-untyped-def]
+    total, x, a, b, c, d, entry, left, weight, scale, columns, wide, centre, factor, shift, D, STEP: tl.constexpr,
     WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """Adds four entries of neighbour lists, ``STEP`` apart from ``entry`` on; ``left`` entries remain.
+    """Adds the terms of :func:`_four_neighbours`.
 
     Four at a time, because dependent loads dominate the time of a gather of few rows.
     """
-    i, j, k, m = left > 0, left > STEP, left > 2 * STEP, left > 3 * STEP
-    a = begin + tl.load(neighbours + entry, mask=i, other=0).to(tl.int32)
-    b = begin + tl.load(neighbours + entry + STEP, mask=j, other=0).to(tl.int32)
-    c = begin + tl.load(neighbours + entry + 2 * STEP, mask=k, other=0).to(tl.int32)
-    d = begin + tl.load(neighbours + entry + 3 * STEP, mask=m, other=0).to(tl.int32)
-    p = _neighbour_row(x, a, i, entry, weight, scale, columns, wide, centre, factor, shift, D,
+    p = _neighbour_row(x, a, left > 0, entry, weight, scale, columns, wide, centre, factor, shift, D,
              WEIGHTED, SELF_LOOPS, NORMED, LONG)  # fmt: skip
-    q = _neighbour_row(x, b, j, entry + STEP, weight, scale, columns, wide, centre, factor, shift, D,
+    q = _neighbour_row(x, b, left > STEP, entry + STEP, weight, scale, columns, wide, centre, factor, shift, D,
              WEIGHTED, SELF_LOOPS, NORMED, LONG)  # fmt: skip
-    r = _neighbour_row(x, c, k, entry + 2 * STEP, weight, scale, columns, wide, centre, factor, shift, D,
+    r = _neighbour_row(x, c, left > 2 * STEP, entry + 2 * STEP, weight, scale, columns, wide, centre, factor, shift, D,
              WEIGHTED, SELF_LOOPS, NORMED, LONG)  # fmt: skip
-    s = _neighbour_row(x, d, m, entry + 3 * STEP, weight, scale, columns, wide, centre, factor, shift, D,
+    s = _neighbour_row(x, d, left > 3 * STEP, entry + 3 * STEP, weight, scale, columns, wide, centre, factor, shift, D,
              WEIGHTED, SELF_LOOPS, NORMED, LONG)  # fmt: skip
     return total + p + q + r + s
 
 
-@kernel(do_not_specialize=["V", "units", "blocks"])
+@triton.jit(do_not_specialize=["V", "units", "blocks"])
 def _long_lists_kernel(  # type: ignore[no-untyped-def]
     x, out, starts, counts, first, neighbours, weight, scale, mean, var, gamma, beta, epsilon, V, units, blocks,
     UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, LONG: tl.constexpr,
-    HEAD: tl.constexpr, LIST_ROWS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    HEAD: tl.constexpr, LIST_ROWS: tl.constexpr, SHARES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     base = replica * V
     begin = tl.program_id(0) % blocks * LIST_ROWS
     lane = tl.arange(0, LIST_ROWS)
     count = tl.load(counts + base + begin + lane, mask=begin + lane < V, other=0)
-    num_long = tl.sum((count > HEAD).to(tl.int32), 0)
-    if num_long > 0:
-        columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    is_long = count > HEAD
+    rank = tl.cumsum(is_long.to(tl.int32), 0) - 1
+    num_long = tl.sum(is_long.to(tl.int32), 0)
+    if tl.program_id(1) < num_long:
+        columns = tl.program_id(2) * WIDTH + tl.arange(0, WIDTH)
         wide = columns < D
         x += base * D
         scale += base
@@ -164,26 +247,30 @@ def _long_lists_kernel(  # type: ignore[no-untyped-def]
             centre, factor, shift = _affine(
                 mean, var, gamma, beta, replica * D + columns, wide, epsilon, True
             )
-        row = tl.arange(0, ROWS)
-        last = -1
-        for _ in range(0, num_long):
-            last = tl.min(tl.where((count > HEAD) & (lane > last), lane, LIST_ROWS), 0)
-            target = base + begin + last
-            at = tl.load(starts + target) + HEAD
-            left = tl.load(counts + target) - HEAD
+        row = tl.arange(0, ROWS)[:, None]
+        # The long lists of a block are dealt out in turn, because hubs often have consecutive numbers.
+        for turn in range(tl.program_id(1), num_long, SHARES):
+            target = base + begin + tl.sum(tl.where(is_long & (rank == turn), lane, 0), 0)
+            at = tl.load(starts + target) + HEAD + row
+            left = tl.load(counts + target) - HEAD - row
             origin = tl.load(first + target).to(tl.int32)
             total = tl.zeros([ROWS, WIDTH], tl.float32)
-            for k in range(0, left, 4 * ROWS):
-                total = _add_four_neighbours(
-                    total, x, at + (k + row)[:, None], left - (k + row)[:, None], origin, neighbours, weight,
-                    scale, columns, wide, centre, factor, shift, D, ROWS, WEIGHTED, SELF_LOOPS, NORMED, LONG,
+            a, b, c, d = _four_neighbours(neighbours, at, left, origin, ROWS)
+            for k in range(0, tl.max(left), 4 * ROWS):
+                # Loaded one step ahead.
+                e, f, g, h = _four_neighbours(
+                    neighbours, at + (k + 4 * ROWS), left - (k + 4 * ROWS), origin, ROWS
+                )
+                total = _add_four_rows(
+                    total, x, a, b, c, d, at + k, left - k, weight, scale, columns, wide, centre, factor, shift,
+                    D, ROWS, WEIGHTED, SELF_LOOPS, NORMED, LONG,
                 )  # fmt: skip
+                a, b, c, d = e, f, g, h
             tl.store(out + target * D + columns, tl.sum(total, 0), mask=wide)
 
 
-@kernel(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N"])
 def _lists_kernel(node, ptr, roots, start, count, N, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    await_inputs()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < N
     held = tl.load(node + row, mask=inside, other=-1)
@@ -195,11 +282,10 @@ def _lists_kernel(node, ptr, roots, start, count, N, ROWS: tl.constexpr):  # typ
     tl.store(count + row, number, mask=inside)
 
 
-@kernel(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N"])
 def _weighted_scale_kernel(  # type: ignore[no-untyped-def]
     starts, counts, weight, scale, N, ROWS: tl.constexpr, ENTRIES: tl.constexpr
 ):
-    await_inputs()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < N
     start = tl.load(starts + row, mask=inside, other=-1)
@@ -214,64 +300,116 @@ def _weighted_scale_kernel(  # type: ignore[no-untyped-def]
     tl.store(scale + row, tl.where(start >= 0, root, 0.0), mask=inside)
 
 
-@kernel(do_not_specialize=["B", "V", "units", "blocks"])
+@triton.jit
+def _lists_at(starts, counts, first, rows, V):  # type: ignore[no-untyped-def]
+    """First entry, number of neighbours and first row of the graph of each row."""
+    rows_ = rows[:, None]
+    start = tl.load(starts + rows_, mask=rows_ < V, other=-1)
+    count = tl.load(counts + rows_, mask=rows_ < V, other=0)
+    begin = tl.load(first + rows_, mask=rows_ < V, other=0).to(tl.int32)
+    return start, count, begin
+
+
+@triton.jit(do_not_specialize=["B", "V", "units", "parts", "EACH"])
 def _lists_product_kernel(  # type: ignore[no-untyped-def]
     x, out, starts, counts, first, neighbours, weight, scale,
     mean, var, gamma, beta, before, mean_grad, index, graphs, grad_sums, grad_hat_sums, epsilon, divisor,
-    B, V, units, blocks, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr,
-    GRADIENT_SUMS: tl.constexpr,
+    B, V, units, parts, EACH, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr,
+    NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr,
     MEAN_GRADIENT: tl.constexpr, LONG: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr, ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
+    """Computes EACH blocks of rows. Lists are loaded two blocks ahead and first neighbours one, so that a block waits
+    for one load only; the sums for γ and β stay in registers until the end."""
     D = units * UNIT
-    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    replica = (tl.program_id(0) // parts).to(tl.int64)
     base = replica * V  # first row of this replica
-    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    low = tl.program_id(0) % parts * EACH * ROWS
+    high = tl.minimum(low + EACH * ROWS, V)
+    lane = tl.arange(0, ROWS)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < D
-    inside = rows < V
-    start = tl.load(starts + base + rows, mask=inside, other=-1)
-    count = tl.load(counts + base + rows, mask=inside, other=0)
-    begin = tl.load(first + base + rows, mask=inside, other=0).to(tl.int32)
-    real = inside & (start >= 0)
     x += base * D
+    out += base * D
+    before += base * D
+    starts += base
+    counts += base
+    first += base
     scale += base
-    offsets = rows[:, None].to(tl.int64) * D if LONG else rows[:, None] * D
-    offsets = offsets + columns[None, :]
-    valid = real[:, None] & wide[None, :]
+    index += base
+    start, count, begin = _lists_at(starts, counts, first, low + lane, high)
+    next_start, next_count, next_begin = _lists_at(starts, counts, first, low + ROWS + lane, high)
+    a, b, c, d = _four_neighbours(neighbours, start, count, begin, 1)
+    graph, next_graph = begin, begin  # not read
+    if MEAN_GRADIENT:
+        at = low + lane[:, None]
+        next_graph = tl.load(index + at, mask=(at < high) & (start >= 0), other=0).to(tl.int32)
     centre, factor, shift = columns, columns, columns  # not read
     if NORMED:
         centre, factor, shift = _affine(mean, var, gamma, beta, replica * D + columns, wide, epsilon, True)
-    total = tl.zeros([ROWS, WIDTH], tl.float32)
-    # As columns: Triton 3.6 fails to compile a load of indices that are reshaped inside the loop.
-    start_, begin_, count_ = start[:, None], begin[:, None], count[:, None]
-    for k in range(0, tl.max(tl.minimum(count, HEAD), 0), 4):
-        total = _add_four_neighbours(
-            total, x, start_ + k, tl.minimum(count_, HEAD) - k, begin_, neighbours, weight, scale,
-            columns, wide, centre, factor, shift, D, 1, WEIGHTED, SELF_LOOPS, NORMED, LONG,
-        )  # fmt: skip
-    if TAIL:  # the sum of the rest of a long list is stored in the output
-        rest = out + base * D + offsets
-        total += tl.load(rest, mask=valid & (count > HEAD)[:, None], other=0.0)
-    if SELF_LOOPS:
-        s = tl.load(scale + rows, mask=real, other=0.0)[:, None]
-        mine = tl.load(x + offsets, mask=valid, other=0.0)
-        if NORMED:
-            mine = _normalise(mine, centre, factor, shift)
-        total = s * (total + s * mine)
-    if MEAN_GRADIENT:
-        graph = tl.load(index + base + rows, mask=real, other=0)
-        share = _mean_weight(replica * (B + 1) + graph, real, graphs, divisor)
-        part = mean_grad + (replica * B + graph)[:, None] * D + columns[None, :]
-        total += tl.load(part, mask=valid, other=0.0) * share[:, None]
     if GRADIENT_SUMS:
-        total = tl.where(valid, total, 0.0)
-        _store_gradient_sums(
-            total, offsets, valid, columns, wide, replica, tl.program_id(0).to(tl.int64), D,
-            mean, var, before + base * D, grad_sums, grad_hat_sums, epsilon,
+        centre, factor, shift = _affine(mean, var, mean, mean, replica * D + columns, wide, epsilon, False)
+    grad_sum = tl.zeros([ROWS, WIDTH], tl.float32)
+    grad_hat_sum = tl.zeros([ROWS, WIDTH], tl.float32)
+    for top in range(low, high, ROWS):
+        rows = top + lane[:, None]
+        real = start >= 0
+        # Loaded again as a vector, which every warp has all of, so that the maximum needs no barrier. Triton 3.6
+        # loses a number that is carried to the next iteration and bounds an inner loop.
+        most = tl.max(tl.load(counts + top + lane, mask=top + lane < high, other=0), 0)
+        e, f, g, h = _four_neighbours(neighbours, next_start, next_count, next_begin, 1)
+        later_start, later_count, later_begin = _lists_at(starts, counts, first, top + 2 * ROWS + lane, high)
+        if MEAN_GRADIENT:
+            graph = next_graph
+            next_graph = tl.load(index + rows + ROWS, mask=next_start >= 0, other=0).to(tl.int32)
+        offsets = (rows.to(tl.int64) * D if LONG else rows * D) + columns[None, :]
+        valid = real & wide[None, :]
+        total = tl.zeros([ROWS, WIDTH], tl.float32)
+        own, part, inputs, rest = total, total, total, total  # not read
+        if SELF_LOOPS:
+            own = tl.load(scale + rows, mask=real, other=0.0)
+            total = tl.load(x + offsets, mask=valid, other=0.0)
+        if MEAN_GRADIENT:
+            share = _mean_weight(replica * (B + 1) + graph, real, graphs, divisor)
+            part = tl.load(mean_grad + (replica * B + graph) * D + columns[None, :], mask=valid, other=0.0)
+            part *= share
+        if GRADIENT_SUMS:
+            inputs = tl.load(before + offsets, mask=valid, other=0.0)
+        if TAIL:  # the sum of the rest of a long list is stored in the output
+            rest = tl.load(out + offsets, mask=valid & (count > HEAD), other=0.0)
+        if SELF_LOOPS:
+            if NORMED:
+                total = _normalise(total, centre, factor, shift)
+            total *= own
+        total = _add_four_rows(
+            total, x, a, b, c, d, start, count, weight, scale, columns, wide, centre, factor, shift,
+            D, 1, WEIGHTED, SELF_LOOPS, NORMED, LONG,
         )  # fmt: skip
-    tl.store(out + base * D + offsets, total, mask=inside[:, None] & wide[None, :])
+        for k in range(4, tl.minimum(most, HEAD), 4):
+            left = tl.minimum(count, HEAD) - k
+            i, j, m, n = _four_neighbours(neighbours, start + k, left, begin, 1)
+            total = _add_four_rows(
+                total, x, i, j, m, n, start + k, left, weight, scale, columns, wide, centre, factor, shift,
+                D, 1, WEIGHTED, SELF_LOOPS, NORMED, LONG,
+            )  # fmt: skip
+        if TAIL:
+            total += rest
+        if SELF_LOOPS:
+            total *= own
+        if MEAN_GRADIENT:
+            total += part
+        if GRADIENT_SUMS:
+            total = tl.where(valid, total, 0.0)
+            grad_sum += total
+            grad_hat_sum += total * (inputs - centre[None, :])
+        tl.store(out + offsets, total, mask=(rows < high) & wide[None, :])
+        a, b, c, d = e, f, g, h
+        start, count, begin = next_start, next_count, next_begin
+        next_start, next_count, next_begin = later_start, later_count, later_begin
+    if GRADIENT_SUMS:
+        offset = tl.program_id(0).to(tl.int64) * D + columns
+        tl.store(grad_sums + offset, tl.sum(grad_sum, 0), mask=wide)
+        tl.store(grad_hat_sums + offset, tl.sum(grad_hat_sum, 0) * factor, mask=wide)
 
 
 @triton.jit
@@ -280,14 +418,28 @@ def _top(values):  # type: ignore[no-untyped-def]
     return (values.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
 
 
-@kernel(do_not_specialize=["B", "V"])
+@triton.jit
+def _twice_the_bits(word, T: tl.constexpr):  # type: ignore[no-untyped-def]
+    """2.0 where a bit of ``[T]`` words is set, else 0.0, in bfloat16, ``[T, 32]``; column 2 k + h is bit k + 16 h.
+
+    A single bit, that of 0x4000, tells 2.0 from 0.0. Two bits of a word are made at a time, in the register that the
+    product reads, so that the matrix does not pass through shared memory.
+    """
+    pairs = (word[:, None] >> tl.arange(0, 16)[None, :]) << 14
+    low = (pairs & 0x4000).to(tl.int16).to(tl.bfloat16, bitcast=True)
+    high = ((pairs >> 16) & 0x4000).to(tl.int16).to(tl.bfloat16, bitcast=True)
+    return tl.reshape(tl.join(low, high), [T, 32])
+
+
+@triton.jit(do_not_specialize=["B", "V", "units"])
 def _bits_kernel(  # type: ignore[no-untyped-def]
     x, out, table, words, scale,
-    mean, var, gamma, beta, before, mean_grad, index, sizes, grad_sums, grad_hat_sums, epsilon, divisor, B, V, d,
-    SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr, MEAN_GRADIENT: tl.constexpr,
-    PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr, C: tl.constexpr, WIDTH: tl.constexpr,
+    mean, var, gamma, beta, before, mean_grad, index, sizes, grad_sums, grad_hat_sums, epsilon, divisor, B, V, units,
+    UNIT: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr,
+    MEAN_GRADIENT: tl.constexpr, PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr, C: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
+    d = units * UNIT
     replica = tl.program_id(1).to(tl.int64)
     program = replica * tl.num_programs(0) + tl.program_id(0)
     graph, first, end, top, word_at = tile_at(table, program)
@@ -310,15 +462,15 @@ def _bits_kernel(  # type: ignore[no-untyped-def]
         centre, factor, shift = _affine(mean, var, gamma, beta, replica * d + columns, wide, epsilon, True)
     total = tl.zeros([T, WIDTH], tl.float32)
     lane = tl.arange(0, C)
-    bit = 1 << lane
+    lane = lane // 2 + lane % 2 * 16  # the order of the bits
     next_word = tl.load(words, mask=used, other=0)
     for c in range(0, n, C):
         word = next_word
         next_word = tl.load(words + (c // C + 1), mask=used & (c + C < n), other=0)  # loaded ahead
-        if SELF_LOOPS:  # self-loop
+        if SELF_LOOPS:
             at = local - c
             word = word | tl.where((at >= 0) & (at < C), 1 << (at & (C - 1)), 0)
-        joined = tl.where((word[:, None] & bit[None, :]) != 0, 1.0, 0.0).to(tl.bfloat16)
+        joined = _twice_the_bits(word, T)
         there = c + lane < n
         neighbour = first + c + lane
         at = neighbour[:, None].to(tl.int64) * d if LONG else neighbour[:, None] * d
@@ -336,14 +488,14 @@ def _bits_kernel(  # type: ignore[no-untyped-def]
     offsets = row[:, None].to(tl.int64) * d if LONG else row[:, None] * d
     offsets = offsets + columns[None, :]
     valid = used[:, None] & wide[None, :]
+    total *= 0.5  # of twice the bits
     if SELF_LOOPS:
         total *= tl.load(scale + row, mask=used, other=0.0)[:, None]
     if MEAN_GRADIENT:
-        share = _mean_weight(replica * (B + 1) + graph, real, sizes, divisor)
-        part = tl.load(mean_grad + (replica * B + graph) * d + columns, mask=wide & real, other=0.0) * share
-        total += part[None, :]
+        share = tl.where(used, _mean_weight(replica * (B + 1) + graph, real, sizes, divisor), 0.0)
+        part = tl.load(mean_grad + (replica * B + graph) * d + columns, mask=wide & real, other=0.0)
+        total += share[:, None] * part[None, :]
     if GRADIENT_SUMS:
-        total = tl.where(valid, total, 0.0)
         _store_gradient_sums(
             total, offsets, valid, columns, wide, replica, program, d,
             mean, var, before + base * d, grad_sums, grad_hat_sums, epsilon,
@@ -422,11 +574,13 @@ def _sum_long_lists(
     The arguments are those of the product that reads them afterwards.
     """
     V, d = x.shape[-2:]
-    blocks = triton.cdiv(V, _LIST_ROWS)
-    _long_lists_kernel[(x.numel() // (V * d) * blocks, triton.cdiv(d, options["WIDTH"]))](
+    tiles, blocks = LONG_LIST_TILES, triton.cdiv(V, LONG_LIST_TILES.rows)
+    options["WIDTH"] = width = min(tiles.width, options["WIDTH"])
+    _long_lists_kernel[(x.numel() // (V * d) * blocks, tiles.shares, triton.cdiv(d, width))](
         x, out, *lists, first, neighbours, weight, scale, *terms[:4], terms[10],
         V, d // options["UNIT"], blocks,
-        **options, LIST_ROWS=_LIST_ROWS, ROWS=max(4, _BLOCK_NUMBERS // options["WIDTH"]), num_warps=4,
+        **options, LIST_ROWS=tiles.rows, SHARES=tiles.shares,
+        ROWS=_block_rows(tiles.numbers, options["UNIT"], width), num_warps=tiles.warps,
     )  # fmt: skip
 
 
@@ -479,13 +633,16 @@ def _lists_product(
     if not x.numel():
         return out, None
     width = min(128, max(16, triton.next_power_of_2(d)))
-    unit = 4 if d % 4 == 0 else 2 if d % 2 == 0 else 1  # width of a vectorised load
+    unit = load_width(d)
     small = _has_small_degrees(edges)
     head = _SMALL_DEGREE if small else _HEAD
-    rows = min(64, _BLOCK_NUMBERS // width)
-    blocks = triton.cdiv(V, rows)
-    replicas = x.numel() // (V * d)
-    tables = None if terms is None else terms.tables(replicas, blocks)
+    replicas, across = x.numel() // (V * d), triton.cdiv(d, width)
+    tiles = LIST_TILES["backward" if _switches(terms)["GRADIENT_SUMS"] else "forward"]
+    options = tiles.options(unit, width, simple=edges.weight is None and V * d < 2**31)
+    blocks = triton.cdiv(V, options["ROWS"])
+    each = triton.cdiv(blocks, max(1, tiles.programs // (replicas * across)))
+    parts = triton.cdiv(blocks, each)
+    tables = None if terms is None else terms.tables(replicas, parts)
     lists, rest = neighbour_lists(edges)[1:], _pointers(terms, tables, x)
     first = edges.first.contiguous()
     common: dict[str, Any] = {"UNIT": unit, "WEIGHTED": edges.weight is not None, "SELF_LOOPS": self_loops,
@@ -494,11 +651,11 @@ def _lists_product(
     weight = x if edges.weight is None else edges.weight.detach().contiguous()
     scale_or_x = x if scale is None else scale.detach().contiguous()
     if not small:
-        _sum_long_lists(x, out, lists, first, edges.neighbours, weight, scale_or_x, rest, common)
-    _lists_product_kernel[(replicas * blocks, triton.cdiv(d, width))](
-        x, out, *lists, first, edges.neighbours, weight, scale_or_x, *rest, V, d // unit, blocks,
+        _sum_long_lists(x, out, lists, first, edges.neighbours, weight, scale_or_x, rest, dict(common))
+    _lists_product_kernel[(replicas * parts, across)](
+        x, out, *lists, first, edges.neighbours, weight, scale_or_x, *rest, V, d // unit, parts, each,
         **common, GRADIENT_SUMS=_switches(terms)["GRADIENT_SUMS"], MEAN_GRADIENT=_switches(terms)["MEAN_GRADIENT"],
-        TAIL=not small, ROWS=rows, num_warps=4,
+        TAIL=not small, **options,
     )  # fmt: skip
     return out, tables
 
@@ -525,17 +682,18 @@ def _bits_product(
     if not x.numel():
         return out, None
     B = edges.graphs.size(-1) - 1
-    width = min(_WIDTHS[_WARPS], max(16, triton.next_power_of_2(d)))
-    tiles = count_tiles(V, B, _HEIGHT)
+    height, width = BIT_TILES.height, min(BIT_TILES.width, max(16, triton.next_power_of_2(d)))
+    unit, tiles = load_width(d), count_tiles(V, B, height)
     replicas = x.numel() // (V * d)
     tables = None if terms is None else terms.tables(replicas, tiles)
     *pointers, _ = _pointers(terms, tables, x)
     _bits_kernel[(tiles, replicas, triton.cdiv(d, width))](
-        x, out, tile_table(edges.graphs, edges, _HEIGHT, edges.memo), edges.bits.words,
+        x, out, tile_table(edges.graphs, edges, height, edges.memo), edges.bits.words,
         x if scale is None else scale.detach().contiguous(),
-        *pointers, B, V, d,
-        SELF_LOOPS=self_loops, **_switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,
-        T=_HEIGHT, C=_WORD, WIDTH=width, num_warps=_WARPS, num_stages=2,
+        *pointers, B, V, d // unit,
+        UNIT=unit, SELF_LOOPS=self_loops, **_switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,
+        T=height, C=_WORD, WIDTH=width, num_warps=BIT_TILES.warps, num_stages=BIT_TILES.stages,
+        maxnreg=BIT_TILES.registers,
     )  # fmt: skip
     return out, tables
 

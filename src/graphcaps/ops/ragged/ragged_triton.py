@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import Segments
 
@@ -32,6 +31,8 @@ __all__ = [
 
 CHUNK = 512
 """Largest number of rows that one program sums, if graphs are split."""
+_STAGES = 4
+"""Tiles of rows that a sum loads at a time."""
 _GRADIENT_ROWS = 64
 """Rows of a graph that one program of the gradient of a product has, if the size of graphs is known."""
 
@@ -60,11 +61,10 @@ def chunk_bounds(ptr, B, r, b, part, SIZE, ROWS_PER_CHUNK):  # type: ignore[no-u
     return start, tl.minimum(end, start + ROWS_PER_CHUNK)
 
 
-@kernel(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK"])
+@triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK"])
 def _sum_kernel(  # type: ignore[no-untyped-def]
-    x, ptr, out, V, B, L, ROWS_PER_CHUNK, D, ROWS: tl.constexpr, DB: tl.constexpr
+    x, ptr, out, V, B, L, ROWS_PER_CHUNK, D, ROWS: tl.constexpr, DB: tl.constexpr, STAGES: tl.constexpr
 ):
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     columns = tl.cdiv(D, DB)
@@ -72,7 +72,7 @@ def _sum_kernel(  # type: ignore[no-untyped-def]
     d = tl.program_id(2) % columns * DB + tl.arange(0, DB)
     start, end = chunk_bounds(ptr, B, r, b, part, 0, ROWS_PER_CHUNK)
     total = tl.zeros((ROWS, DB), tl.float32)
-    for first in range(start, end, ROWS):
+    for first in tl.range(start, end, ROWS, num_stages=STAGES):
         rows = first + tl.arange(0, ROWS)
         inside = (rows < end)[:, None] & (d < D)[None, :]
         total += tl.load(x + (r * V + rows)[:, None] * D + d[None, :], mask=inside, other=0.0)
@@ -80,11 +80,10 @@ def _sum_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, tl.sum(total, 0), mask=d < D)
 
 
-@kernel(do_not_specialize=["V", "B"])
+@triton.jit(do_not_specialize=["V", "B"])
 def _broadcast_kernel(  # type: ignore[no-untyped-def]
     x, index, out, V, B, D, ROWS: tl.constexpr, DB: tl.constexpr
 ):
-    await_inputs()
     r = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     d = tl.program_id(2) * DB + tl.arange(0, DB)
@@ -97,12 +96,11 @@ def _broadcast_kernel(  # type: ignore[no-untyped-def]
 
 
 # Its widths are numbers of capsules, of which some are multiples of 16: not worth a kernel of their own.
-@kernel(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "N", "D"])
+@triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "N", "D"])
 def _product_kernel(  # type: ignore[no-untyped-def]
     a, x, ptr, out, V, B, L, ROWS_PER_CHUNK, N, D,
     ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     columns = tl.cdiv(D, DB)
@@ -125,13 +123,12 @@ def _product_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + offsets, total, mask=(i < N)[:, None] & (d < D)[None, :])
 
 
-@kernel(do_not_specialize=["V", "B", "ROWS_PER_CHUNK", "N", "D"])
+@triton.jit(do_not_specialize=["V", "B", "ROWS_PER_CHUNK", "N", "D"])
 def _product_gradient_kernel(  # type: ignore[no-untyped-def]
     a, x, grad, ptr, grad_a, grad_x, V, B, ROWS_PER_CHUNK, N, D,
     ROWS: tl.constexpr, NP: tl.constexpr, DB: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Both gradients of a chunk of rows of a graph, from the gradient ``[N, D]`` of its product."""
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     start, end = chunk_bounds(ptr, B, r, b, tl.program_id(2), 0, ROWS_PER_CHUNK)
@@ -247,6 +244,7 @@ def ragged_sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
         D,
         ROWS=32,
         DB=DB,
+        STAGES=_STAGES,
         num_warps=4,
     )
     return out[0] if parts == 1 else out.sum(0)

@@ -19,7 +19,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.activation.activation_triton import hash_position
 from graphcaps.ops.ragged.ragged_triton import ragged_sum
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
@@ -143,12 +142,11 @@ def _add_large_graphs(
     )  # fmt: skip
 
 
-@kernel(do_not_specialize=["V", "B"])
+@triton.jit(do_not_specialize=["V", "B"])
 def _shuffle_kernel(  # type: ignore[no-untyped-def]
     index, ptr, keys, shuffled, start, V, B, BLOCK: tl.constexpr
 ):
     """Keys by which the rows of a replica are sorted, graph by graph, and u of its graphs."""
-    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     first = tl.load(keys + 2 * replica)
@@ -168,7 +166,7 @@ def _shuffle_kernel(  # type: ignore[no-untyped-def]
     tl.store(start + replica * B + at, u.to(tl.int32), mask=is_graph)
 
 
-@kernel(do_not_specialize=["V", "B", "chunks", "stride", "offset", "up_to", "pairs"])
+@triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "offset", "up_to", "pairs"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
     p, shift, ptr, index, edge_ptr, neighbours, node, order, position, start, grad_z, partial,
     V, B, d, chunks, stride, offset, up_to, pairs, low, high, epsilon,
@@ -176,7 +174,6 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     E: tl.constexpr, K: tl.constexpr, D: tl.constexpr, SINGLE_CHUNK: tl.constexpr,
 ):  # fmt: skip
     """The terms of a row (program 0) of a replica (1), a chunk of the gradient (2)."""
-    await_inputs()
     row = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -24,20 +25,44 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
+from graphcaps.ops._triton.tiling import count_tiles, first_row_at, tile_at, tile_table
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["LargeGraphs", "loss_and_gradient", "reconstruction_loss", "scale_gradients"]
 
-AHEAD = True
-"""Whether a program loads the columns of the next step ahead."""
-UNIT = 2
-"""Numbers that a thread loads at once, 4 or 2: tall tiles are stored transposed, with fewer bank conflicts with 2."""
-TALL_FROM = 48
-"""Mean number of nodes of a graph from which tiles have 64 rows, not 32: small graphs would leave them mostly empty."""
+
+@dataclass(frozen=True)
+class PairTiles:
+    """How a program computes its tile of rows; what is best depends on the GPU.
+
+    Args:
+        height (int): Rows of a tile. Four warps with 64 rows, or eight with 128, multiply with wgmma.
+        warps (int): Warps of a program.
+        registers (int): Limit of registers of a thread in tf32, so that 65536 / (32 · warps · registers) programs fit.
+        ahead (bool): Whether the columns and words of the next step are loaded into registers in this one.
+        block (int): Width of the blocks in which columns are loaded, or 0 for whole rows. wgmma needs the columns
+            transposed as well; a warp that loads blocks of 8 from several rows stores them without bank conflicts.
+    """
+
+    height: int
+    warps: int
+    registers: int
+    ahead: bool = False
+    block: int = 0
+
+
+SMALL = {128: PairTiles(32, 4, 128), 64: PairTiles(32, 4, 128), 32: PairTiles(32, 2, 128)}
+"""Tiles of small graphs by the width of a row, rounded up."""
+TALL = {
+    128: PairTiles(64, 4, 255, ahead=True, block=8),
+    64: PairTiles(64, 4, 168, ahead=True, block=8),
+    32: PairTiles(64, 4, 128, ahead=True, block=8),
+}
+"""Tiles of large graphs."""
+TALL_FROM = 128
+"""Mean number of nodes of a graph from which tiles are tall: smaller graphs would leave them mostly empty."""
 _WIDE, _CHUNK = 128, 64  # columns of Z that a program holds; a wider Z is read in chunks
 _COLUMNS = 32  # a word of bits
 _BLOCK = 4096  # numbers that a program of the backward pass scales
@@ -49,6 +74,35 @@ _LOG_2 = tl.constexpr(0.6931471805599453)
 def _rounded(x):  # type: ignore[no-untyped-def]
     """The leading bits of x, as many as the tensor cores read."""
     return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _multiply(a, b):  # type: ignore[no-untyped-def]
+    return a * b
+
+
+@triton.jit
+def _products(x, TIMES: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Products of 1, 2 or 4 columns that one thread holds in the layout of a tile: ``[T, C // TIMES]``."""
+    T: tl.constexpr = x.shape[0]
+    C: tl.constexpr = x.shape[1]
+    if TIMES == 4:
+        x = tl.reduce(tl.reduce(x.reshape(T, 2, C // 4, 2), 3, _multiply), 1, _multiply)
+    elif TIMES == 2:
+        x = tl.reduce(x.reshape(T, C // 2, 2), 2, _multiply)
+    return x
+
+
+@triton.jit
+def _sums(x, TIMES: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sums of the same columns."""
+    T: tl.constexpr = x.shape[0]
+    C: tl.constexpr = x.shape[1]
+    if TIMES == 4:
+        x = tl.sum(tl.sum(x.reshape(T, 2, C // 4, 2), 3), 1)
+    elif TIMES == 2:
+        x = tl.sum(x.reshape(T, C // 2, 2), 2)
+    return x
 
 
 @triton.jit
@@ -65,24 +119,41 @@ def _product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-d
     return total
 
 
-@kernel(do_not_specialize=["V", "B", "chunks", "stride", "largest"])
+@triton.jit
+def _columns(source, count, d, C: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """``[C, D]``, or in blocks ``[C, D // BLOCK, BLOCK]``: the first ``count`` rows from ``source`` on, else 0.
+
+    Triton lets the threads of a warp load first along the last axis, then along the first.
+    """
+    lane = tl.arange(0, C)
+    if BLOCK:
+        k = tl.arange(0, D // BLOCK)[None, :, None] * BLOCK + tl.arange(0, BLOCK)[None, None, :]
+        row = lane[:, None, None]
+    else:
+        k = tl.arange(0, D)[None, :]
+        row = lane[:, None]
+    return tl.load(source + (row * d + k), mask=(row < count) & (k < d), other=0.0)
+
+
+@triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "largest"])
 def _tiles_kernel(  # type: ignore[no-untyped-def]
-    p, shift, table, words, grad_z, sums, partial, V, B, d, chunks, stride, largest, low, high, epsilon,
+    p, shift, table, words, grad_z, sums, partial, V, B, width, chunks, stride, largest, low, high, epsilon,
     ZERO_DIAGONAL: tl.constexpr, BITS: tl.constexpr, PRECISION: tl.constexpr, TIMES: tl.constexpr,
-    THROUGH: tl.constexpr, NARROW: tl.constexpr, AHEAD: tl.constexpr, UNIT: tl.constexpr,
+    FOLD: tl.constexpr, THROUGH: tl.constexpr, AHEAD: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
     T: tl.constexpr, C: tl.constexpr, SUMS: tl.constexpr,
     MEAN_OF_GRAPHS: tl.constexpr, GRADIENT: tl.constexpr, SHIFT: tl.constexpr,
     D: tl.constexpr, SINGLE_CHUNK: tl.constexpr,
 ):  # fmt: skip
     """T rows of a graph (program 0) of a replica (1) against the whole graph; a chunk of the gradient (2).
 
-    With ``SUMS``, ``sums`` receives the sum of the gradient over the rows of the tile. ``NARROW``: sums over columns
-    are computed in each step, which is cheap if a warp has whole rows and saves registers. ``AHEAD``: columns and words
-    of the next step are loaded in this one, ``UNIT`` numbers per thread at once; Triton does not prefetch a load that
-    two products use in two layouts. ``THROUGH``: the shifted rows go through global memory. Graphs of more than
-    ``largest`` rows get loss and gradient 0.
+    With ``SUMS``, ``sums`` receives the sum of the gradient over the rows of the tile. ``AHEAD`` and ``BLOCK`` are
+    those of :class:`PairTiles`: Triton itself does not prefetch whole rows that two products use in two layouts.
+    A thread multiplies ``TIMES`` of its probabilities before a logarithm and adds ``FOLD`` of its numbers g; the rest
+    of the sum over a row follows after the last step. ``FULL``: rows have D numbers, so that offsets are constants.
+    ``THROUGH``: the shifted rows go through global memory. Graphs of more than ``largest`` rows get loss and
+    gradient 0.
     """
-    await_inputs()
+    d = D if FULL else width
     tl.static_assert(C == 32, "a step has as many columns as a word has bits")
     tile = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
@@ -90,15 +161,23 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
     p += replica * V * d
     grad_z += replica * V * d
     graph, first, end, top, word_at = tile_at(table, replica * tl.num_programs(0) + tile)
+    partial += replica * stride + tile
+    if top >= end:  # a tile that the graph does not need
+        if part == 0:
+            tl.store(partial, 0.0)
+        return
+    k = tl.arange(0, D)
     n = end - first
     begin = top - first  # the tile's first row within its graph
     row = top + tl.arange(0, T)
     inside = row < end
     used = inside & (graph < B)
-    # A tile of padding rows, or one that the graph does not need, has no columns.
-    columns = tl.where((graph < B) & (top < end) & (n <= largest), n, 0)
-    k = tl.arange(0, D)
-    offsets = row.to(tl.int64)[:, None] * d + k[None, :]
+    # A tile of padding rows has no columns.
+    columns = tl.where((graph < B) & (n <= largest), n, 0)
+    # Offsets inside a tile or a graph fit into 32 bits.
+    offsets = tl.arange(0, T)[:, None] * d + k[None, :]
+    around = p + first.to(tl.int64) * d
+    p += top.to(tl.int64) * d
     in_tile = used[:, None] & (k[None, :] < d)
     shift += (replica * B + graph) * d
     shifted = (k < d) & (graph < B)
@@ -107,14 +186,8 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
     # The rows of bits of a graph are contiguous and have the same number of words.
     words += word_at
     row_words = (begin + tl.arange(0, T)) * tl.cdiv(n, C)
-    # Offsets inside a graph fit into 32 bits.
-    around = p + first.to(tl.int64) * d
-    near = lane[:, None] * d + k[None, :]
     if AHEAD:
-        places = around + near
-        if UNIT < 4:
-            places = tl.max_contiguous(places, [1, UNIT])
-        next_zb = tl.load(places, mask=(lane < columns)[:, None] & (k[None, :] < d), other=0.0)
+        next_zb = _columns(around, columns, d, C, D, BLOCK)
         if BITS:
             next_word = tl.load(words + row_words, mask=used, other=0)
     shift_term = tl.zeros([T], tl.float32)  # zᵢ s
@@ -125,11 +198,12 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
             za += s[None, :]
             shift_term = tl.sum(za * s[None, :], 1)
             if THROUGH:
-                # Loaded operands are multiplied from shared memory, computed ones from registers, of which in_graph
+                # Loaded operands are multiplied from shared memory, computed ones from registers, of which there
                 # are too few. The memory of the gradient is free until the end.
-                tl.store(grad_z + offsets, za, mask=in_tile)
+                copy = grad_z + top.to(tl.int64) * d + offsets
+                tl.store(copy, za, mask=in_tile)
                 tl.debug_barrier()
-                za = tl.load(grad_z + offsets, mask=in_tile, other=0.0)
+                za = tl.load(copy, mask=in_tile, other=0.0)
                 tl.debug_barrier()
     elif SHIFT:
         for q in range(0, chunks):
@@ -137,36 +211,30 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
             s = tl.load(shift + k + q * D, mask=in_width & (graph < B), other=0.0)
             zq = tl.load(p + offsets + q * D, mask=used[:, None] & in_width[None, :], other=0.0) + s[None, :]
             shift_term += tl.sum(zq * s[None, :], 1)
-    # If registers are short, addresses are computed again in each step.
-    SHORT: tl.constexpr = PRECISION == "tf32x3" and D > 64
+    near = lane[:, None] * d + k[None, :]
     grad = tl.zeros([T, D], tl.float32)
-    so_far = tl.full([T, C], 1.0, tl.float32)
-    total = tl.zeros([T] if NARROW else [T, C], tl.float32)
-    g_sum = tl.zeros([T] if NARROW else [T, C], tl.float32)  # Σⱼ g
+    total = tl.zeros([T, C // TIMES], tl.float32)
+    g_sum = tl.zeros([T, C // FOLD], tl.float32)  # Σⱼ g
 
     for c in range(0, columns, C):
         in_graph = c + lane < n
-        anew = p + (first + c + lane).to(tl.int64)[:, None] * d + k[None, :]
-        others = anew if SHORT else around + c * d + near
         S = tl.zeros([T, C], tl.float32)
         if SINGLE_CHUNK:
-            if AHEAD:
-                zb = next_zb
-                coming = (c + C + lane < n)[:, None] & (k[None, :] < d)
-                places = others + C * d
-                if UNIT < 4:
-                    places = tl.max_contiguous(places, [1, UNIT])
-                next_zb = tl.load(places, mask=coming, other=0.0)
-            else:
-                zb = tl.load(others, mask=in_graph[:, None] & (k[None, :] < d), other=0.0)
+            zb = next_zb if AHEAD else _columns(around + c * d, n - c, d, C, D, BLOCK)
+            if BLOCK:
+                zb = zb.reshape(C, D)
             S = _product(za, tl.trans(zb), S, PRECISION)
+            if AHEAD:  # not before the product, whose fence may wait for loads
+                next_zb = _columns(around + (c + C) * d, n - c - C, d, C, D, BLOCK)
         else:
             for q in range(0, chunks):
                 in_width = k + q * D < d
                 zq = tl.load(p + offsets + q * D, mask=used[:, None] & in_width[None, :], other=0.0)
                 if SHIFT:
                     zq += tl.load(shift + k + q * D, mask=in_width & (graph < B), other=0.0)[None, :]
-                zb = tl.load(others + q * D, mask=in_graph[:, None] & in_width[None, :], other=0.0)
+                zb = tl.load(
+                    around + c * d + near + q * D, mask=in_graph[:, None] & in_width[None, :], other=0.0
+                )
                 S = _product(zq, tl.trans(zb), S, PRECISION)
         if SHIFT:
             S += shift_term[:, None]
@@ -181,9 +249,13 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
             value = tl.where((word[:, None] & bit[None, :]) != 0, -epsilon - P, value)
         # Two comparisons, which the compiler merges: a product that is NaN is not at a bound.
         g = tl.where((P < S) | (P > S), 0.0, fast_reciprocal(value))
-        special = c + C > n
-        if ZERO_DIAGONAL:
-            special = special | ((c + C > begin) & (c < begin + T))
+        if PRECISION == "tf32x3":
+            # Without a branch, Triton sees that one product follows the other and gives both the same layout.
+            special: tl.constexpr = True
+        else:
+            special = c + C > n
+            if ZERO_DIAGONAL:
+                special = special | ((c + C > begin) & (c < begin + T))
         if special:
             if ZERO_DIAGONAL:
                 same = row[:, None] == (first + c + lane)[None, :]
@@ -192,41 +264,42 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
             value = tl.where(in_graph[None, :], value, 1.0)
             g = tl.where(in_graph[None, :], g, 0.0)
         # Logarithms are expensive and products are cheap.
-        so_far = so_far * value
-        if (c // C) % TIMES == TIMES - 1:
-            logs = fast_log2(tl.abs(so_far))
-            total += tl.sum(logs, 1) if NARROW else logs
-            so_far = tl.full([T, C], 1.0, tl.float32)
+        total += fast_log2(tl.abs(_products(value, TIMES)))
         if GRADIENT:
             if SHIFT:
-                g_sum += tl.sum(g, 1) if NARROW else g
+                g_sum += _sums(g, FOLD)
             if not SINGLE_CHUNK:
                 in_width = k[None, :] + part * D < d
-                zb = tl.load(others + part * D, mask=in_graph[:, None] & in_width, other=0.0)
+                zb = tl.load(around + c * d + near + part * D, mask=in_graph[:, None] & in_width, other=0.0)
             grad = _product(g, zb, grad, PRECISION)
 
+    # The tile's first row is read again, so that addresses and masks of rows are not held in registers meanwhile.
+    top = first_row_at(table, replica * tl.num_programs(0) + tile)
+    inside = tl.arange(0, T) < end - top
     weight = 1.0
     if MEAN_OF_GRAPHS:
         wide = tl.maximum(n, 1).to(tl.float32)
         weight = 1 / (wide * wide)
     if part == 0:
-        logs = tl.sum(fast_log2(tl.abs(so_far)), 1)
-        logs += total if NARROW else tl.sum(total, 1)
-        total_sum = tl.sum(tl.where(inside, logs, 0.0), 0)
-        tl.store(partial + replica * stride + tile, (-_LOG_2 * weight) * total_sum)
+        total_sum = tl.sum(tl.where(inside[:, None], total, 0.0))
+        tl.store(partial, (-_LOG_2 * weight) * total_sum)
     if GRADIENT:
         at = k + part * D
         if SHIFT:
             s = tl.load(shift + at, mask=(at < d) & (graph < B), other=0.0)
-            grad += (g_sum if NARROW else tl.sum(g_sum, 1))[:, None] * s[None, :]
+            grad += tl.sum(g_sum, 1)[:, None] * s[None, :]
         grad *= 2 * weight
-        tl.store(grad_z + offsets + part * D, grad, mask=inside[:, None] & (at[None, :] < d))
+        tl.store(
+            grad_z + top.to(tl.int64) * d + (offsets + part * D),
+            grad,
+            mask=inside[:, None] & (at[None, :] < d),
+        )
         if SUMS:
             total_sum = tl.sum(tl.where(inside[:, None], grad, 0.0), 0)
             tl.store(sums + (replica * tl.num_programs(0) + tile) * d + at, total_sum, mask=at < d)
 
 
-@kernel(do_not_specialize=["V", "B", "chunks", "stride", "offset", "largest"])
+@triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "offset", "largest"])
 def _edges_kernel(  # type: ignore[no-untyped-def]
     p, shift, ptr, index, edge_ptr, neighbours, node, first, grad_z, partial, V, B, d, chunks, stride, offset,
     largest, low, high, epsilon, K: tl.constexpr, LIMITED: tl.constexpr,
@@ -237,7 +310,6 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
 
     ``LIMITED``: rows of graphs of more than ``largest`` rows have no edges here.
     """
-    await_inputs()
     row = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -315,12 +387,11 @@ def _edges_kernel(  # type: ignore[no-untyped-def]
         tl.store(offsets, tl.load(offsets, mask=written, other=0.0) - (2 * weight) * grad, mask=written)
 
 
-@kernel(do_not_specialize=["B", "stride"])
+@triton.jit(do_not_specialize=["B", "stride"])
 def _reduce_kernel(  # type: ignore[no-untyped-def]
     partial, ptr, loss, scale, B, stride, MEAN_OF_GRAPHS: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Adds the sums of the programs of a replica, and divides by Σn² or by the number of graphs."""
-    await_inputs()
     replica = tl.program_id(0).to(tl.int64)
     partial += replica * stride
     ptr += replica * (B + 1)
@@ -345,13 +416,12 @@ def _reduce_kernel(  # type: ignore[no-untyped-def]
     tl.store(scale + replica, factor)
 
 
-@kernel(do_not_specialize=["V", "B", "graphs", "height", "tile"])
+@triton.jit(do_not_specialize=["V", "B", "graphs", "height", "tile"])
 def _scale_kernel(  # type: ignore[no-untyped-def]
     grad_z, source, ptr, grad, scale, dz, grad_shift, V, B, d, graphs, height, tile,
     BY_TILES: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DB: tl.constexpr,
 ):  # fmt: skip
     """The first programs sum the rows of ``source`` over a graph each, in order; the others scale a block."""
-    await_inputs()
     program = tl.program_id(0)
     replica = tl.program_id(1).to(tl.int64)
     factor = tl.load(grad + replica) * tl.load(scale + replica)
@@ -418,8 +488,8 @@ def loss_and_gradient(
     D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
     chunks = max(1, triton.cdiv(d, D))
     precision = dot_precision()
-    T = _height(V, B, D, precision)
-    warps = 2 if T == 32 and D <= 32 else 4  # with four warps, two would repeat the work of the others
+    tiles = _tiles(V, B, D, precision)
+    T = tiles.height
     # The padding rows behind the last graph have tiles like one more graph, which are filled with zeros.
     N = count_tiles(V, B, T)
     # Edges and large graphs change the gradient after its sums over tiles are computed.
@@ -435,8 +505,8 @@ def loss_and_gradient(
     bounds = (rule.low, rule.high, rule.epsilon)
     mean_of_graphs = rule.average == "graphs"
     single_chunk, parts = chunks == 1, chunks if need_grad else 1
-    through = single_chunk and need_grad and T == 64 and D > 64 and precision == "tf32"
-    ahead = AHEAD and single_chunk and (D <= 64 or precision != "tf32x3")  # else there are too few registers
+    through = single_chunk and need_grad and T >= 64 and D > 64 and precision == "tf32"
+    fold = 2 if precision == "tf32x3" and T == 32 else 4  # where warps divide the columns, a thread has fewer
     unused = z  # replaces absent tensors; never read or written
     common: dict[str, Any] = {
         **{"MEAN_OF_GRAPHS": mean_of_graphs, "GRADIENT": need_grad, "SHIFT": shift is not None},
@@ -448,9 +518,10 @@ def loss_and_gradient(
         z, unused if shift is None else shift, tile_table(ptr, edges, T, memo), node if bits is None else bits.words,
         unused if grad_z is None else grad_z, unused if sums is None else sums, partial,
         V, B, d, chunks, partial.size(1), largest, *bounds,
-        ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision, TIMES=_factors_per_log(rule),
-        THROUGH=through, NARROW=T == 64, AHEAD=ahead, UNIT=UNIT, T=T, C=_COLUMNS, SUMS=by_tiles, **common,
-        num_warps=warps, num_stages=1 if ahead else 2,
+        ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision,
+        TIMES=min(fold, _factors_per_log(rule)), FOLD=fold, THROUGH=through, AHEAD=tiles.ahead and single_chunk,
+        BLOCK=tiles.block, FULL=d == D, T=T, C=_COLUMNS, SUMS=by_tiles, **common,
+        num_warps=tiles.warps, num_stages=1, maxnreg=_register_limit(tiles, D, d == D, precision),
     )  # fmt: skip
     if bits is None and V:
         _edges_kernel[(V, F, parts)](
@@ -465,10 +536,17 @@ def loss_and_gradient(
     return _LossAndGradient(loss, scale, grad_z, sums, T)
 
 
-def _height(V: int, B: int, D: int, precision: str) -> int:
-    """Rows of a tile; 64 rows of 128 numbers do not fit into the registers with tf32x3."""
-    fits = D <= 64 or precision != "tf32x3"
-    return 64 if fits and TALL_FROM * max(B, 1) <= V else 32
+def _tiles(V: int, B: int, D: int, precision: str) -> PairTiles:
+    """Tiles for rows of width D; with tf32x3, tall ones of 128 numbers do not fit into the registers."""
+    tall = TALL_FROM * max(B, 1) <= V and (D <= 64 or precision != "tf32x3")
+    return (TALL if tall else SMALL)[max(D, 32)]
+
+
+def _register_limit(tiles: PairTiles, D: int, full: bool, precision: str) -> int:
+    """Registers of a thread; rows whose width is not a power of two, and tf32x3, need more of them."""
+    if not full or (precision == "tf32x3" and D > 32):
+        return 255
+    return tiles.registers if precision == "tf32" else max(tiles.registers, 168)
 
 
 def _factors_per_log(rule: PairRule) -> int:

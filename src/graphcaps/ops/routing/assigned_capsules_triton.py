@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, rows_per_chunk
 from graphcaps.ops.routing.capsule_update_triton import final_capsules, parameter_gradients
@@ -109,13 +109,12 @@ class _Capsules(torch.autograd.Function):
         return dh, dW, dbias, ds.sum(1) if for_residual else None, dc, None, None
 
 
-@kernel(do_not_specialize=["V", "B", "L", "J", "ROWS_PER_CHUNK"])
+@triton.jit(do_not_specialize=["V", "B", "L", "J", "ROWS_PER_CHUNK"])
 def _sums_kernel(  # type: ignore[no-untyped-def]
     h, c, ptr, G, m, V, B, L, J, ROWS_PER_CHUNK, D,
     JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """G = Σ c h and m = Σ c of a chunk (program 2) of a graph (0) of a replica (1)."""
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -143,13 +142,12 @@ def _sums_kernel(  # type: ignore[no-untyped-def]
         tl.store(m + offset + j * B, mass, mask=j < J)
 
 
-@kernel(do_not_specialize=["V", "B", "J", "ROWS_PER_CHUNK"])
+@triton.jit(do_not_specialize=["V", "B", "J", "ROWS_PER_CHUNK"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
     h, c, dG, dm, ptr, dh, dc, V, B, J, ROWS_PER_CHUNK, D,
     JP: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the rows of h and c of a chunk of a graph, KB columns at a time: more exceed the shared memory."""
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)

@@ -6,9 +6,10 @@ After each pass the sums G and m become output capsules, and in all but the last
     s_j &= W_j^\top G_j + m_j e_j, \quad u_j = \mathrm{squash}(s_j) \\
     T_j &\leftarrow T_j + W_j u_j, \quad \tau_j \leftarrow \tau_j + e_j \cdot u_j
 
-One program per output capsule, replica and one or two tiles of graphs; it reads the weight of its capsule once per
-tile. The gradient of the last iteration needs two kernels: one for s and G, and one for the weight and the bias, which
-sums over the graphs in order.
+One program per output capsule, replica and one or more tiles of graphs, which share the weight of the capsule that it
+reads; u stays in shared memory between the two products. A program is a chain of reads that wait for each other, so
+these are few: what is read once is read first, and blocks of the weight are loaded ahead. The gradient of the last
+iteration needs two kernels: one for s and G, and one for the weight and the bias, which sums over the graphs in order.
 """
 
 # Kernels keep tiles in growing tuples, which mypy cannot type.
@@ -16,35 +17,152 @@ sums over the graphs in order.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops.ragged.ragged_triton import CHUNK
 from graphcaps.ops.routing.weighted_sum_triton import Rows
 
 __all__ = [
-    "STAGES",
-    "block_sizes",
+    "UpdateTiles",
+    "WeightTiles",
+    "add_chunks",
     "capsule_gradients",
     "final_capsules",
     "graph_sizes",
-    "launch_options",
     "launch_update",
+    "outer_products",
     "parameter_gradients",
+    "size_products",
     "squash_factor",
     "times_transposed",
+    "times_weights",
     "update_agreement",
+    "weight_programs",
 ]
 
-_PAIRS = True
-"""Whether a program computes two tiles of graphs if there are that many: weights are then read half as often."""
-STAGES = 4
-"""One more than the number of blocks of weights that are loaded ahead."""
-_POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out", "v_out")
-_FLAGS = ("u_out", "T", "G_out", "s_out", "residual", "v_out")  # LAST, ADD, JOIN, KEEP, RESIDUAL, BOTH
+_POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out")
+_FLAGS = ("T", "m_out", "s_out", "residual")  # ADD, JOIN, KEEP, RESIDUAL
+
+
+@dataclass(frozen=True)
+class WeightTiles:
+    """How programs divide the gradient of a weight ``[d, d']``, which is a sum over graphs.
+
+    What is best depends on the GPU; ``dataclasses.replace`` makes another one to compare.
+
+    Args:
+        groups (int): Tiles of a program, below each other: they share what is read for their columns.
+        registers (int): Limit of registers of a thread, so that 65536 / (32 · warps · registers) programs fit.
+        rows (int): Rows of a tile. With 64 and four or more warps, wgmma is used, as in :class:`UpdateTiles`.
+        columns (int): Columns of a tile.
+        step (int): Graphs of a step. They are loaded ahead of their product.
+        stages (int): One more than the number of steps that are loaded ahead.
+        warps (int): Warps of a program.
+    """
+
+    groups: int
+    registers: int
+    rows: int = 32
+    columns: int = 128
+    step: int = 32
+    stages: int = 3
+    warps: int = 4
+
+    def options(self, D: int, E: int, precision: str) -> dict[str, int]:
+        """Launch options for widths d and d': tiles no larger than needed, and two programs or more for a large weight.
+
+        tf32x3 holds each operand twice, and widths that are not a multiple of 16 are read one number at a time: both
+        need registers, and so have smaller tiles or steps.
+        """
+        aligned = (D | E) % 16 == 0
+        DB = min(self.rows, max(16, int(triton.next_power_of_2(D))))
+        EB = min(self.columns if aligned else self.columns // 2, max(16, int(triton.next_power_of_2(E))))
+        groups, step, stages = min(self.groups, triton.cdiv(D, 2 * DB)), self.step, self.stages
+        if precision == "tf32x3":
+            step, stages = max(16, step // 2), 2 * stages - 1
+        options = {
+            "GROUPS": groups if aligned and precision != "tf32x3" else 1,
+            **{"DB": DB, "EB": EB, "KB": step, "STAGES": stages},
+            **{"num_warps": self.warps, "num_stages": stages},
+        }
+        limit = max(self.registers, 168) if precision == "tf32x3" else self.registers
+        return options | {"maxnreg": limit} if aligned else options
+
+
+WEIGHT_TILES = WeightTiles(groups=1, columns=64, registers=96)
+"""Of the gradient of the last iteration."""
+
+
+@dataclass(frozen=True)
+class UpdateTiles:
+    """How programs divide the B graphs of an output capsule, whose weight ``[d, d']`` all of them read.
+
+    What is best depends on the GPU; ``dataclasses.replace`` makes another one to compare.
+
+    Args:
+        groups (int): Tiles of graphs of a program, which share each block of weights, if d or d' is above 64. With
+            tf32x3 there is one: it holds each operand twice.
+        graphs (int): Graphs of a tile. With 64, another instruction (wgmma) would be used, which needs transposed
+            weights.
+        step (int): Rows of the weight in a step of the product x W.
+        columns (int): Rows of the weight, and columns of the result, in a step of the product x Wᵀ.
+        stages (int): One more than the number of steps that are loaded ahead.
+        warps (int): Warps of a program with several tiles.
+        warps_single (int): Warps of a program with a single tile.
+        registers (int): Limit of registers of a thread, so that 65536 / (32 · warps · registers) programs fit.
+        programs (int): With fewer programs than this (a GPU has 132 multiprocessors), each has a single tile, and if
+            they are still fewer, one of 16 graphs.
+    """
+
+    groups: int = 1
+    graphs: int = 32
+    step: int = 32
+    columns: int = 16
+    stages: int = 3
+    warps: int = 8
+    warps_single: int = 4
+    registers: int = 128
+    programs: int = 132
+
+    def options(self, B: int, capsules: int, D: int, E: int, precision: str) -> dict[str, int]:
+        """Launch options for B graphs and a number of output capsules of all replicas, of widths d and d'.
+
+        Widths that are not a multiple of 16 are read one number at a time: with many threads and few steps ahead, their
+        addresses fit into registers. bf16 needs registers to convert operands.
+        """
+        DP, EP = (max(16, int(triton.next_power_of_2(width))) for width in (D, E))
+        large, aligned, split = max(DP, EP) >= 128, (D | E) % 16 == 0, precision == "tf32x3"
+        groups = self.groups if large and aligned and not split else 1
+        BB = 16 if B <= 16 else self.graphs
+        if capsules * triton.cdiv(B, groups * BB) < self.programs:
+            groups = 1
+        if capsules * triton.cdiv(B, groups * BB) < self.programs:
+            BB = 16
+        options = {
+            **{"GROUPS": groups, "BB": BB, "DP": DP, "EP": EP},
+            "KB": min(max(16, self.step // 2) if split else self.step, DP),
+            "NB": min(self.columns, DP),
+            "STAGES": min(self.stages, 2 if not aligned else 3 if precision == "bf16" else self.stages),
+            "num_warps": 8 if not aligned else self.warps if groups > 1 else self.warps_single,
+        }
+        if aligned:
+            options["maxnreg"] = max(self.registers, 168) if split or not large else self.registers
+        return options
+
+    def grid(self, B: int, J: int, L: int, options: dict[str, int]) -> tuple[int, int, int]:
+        """Programs of B graphs, J output capsules and L replicas."""
+        return triton.cdiv(B, options["GROUPS"] * options["BB"]), J, L
+
+
+FORWARD_TILES = UpdateTiles()
+"""Of the output capsules and the agreement."""
+BACKWARD_TILES = UpdateTiles()
+"""Of the gradient of the last iteration."""
 
 
 @triton.jit
@@ -67,45 +185,86 @@ def squash_factor(q, epsilon):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def times_transposed(  # type: ignore[no-untyped-def]
-    x, weights, base, B, D, E,
-    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """x Wᵀ of the graphs from ``base`` on, as ``GROUPS`` tiles ``[BB, DP]``; x was just stored by this program.
+def add_chunks(  # type: ignore[no-untyped-def]
+    out, sums, past, size, stride, base, B, D, S, CHUNK, ADD, BB: tl.constexpr, DP: tl.constexpr
+):
+    """Stores the sums of S chunks, ``stride`` numbers apart, of BB graphs, added in order, plus ``past`` if ``ADD``."""
+    b, d = base + tl.arange(0, BB), tl.arange(0, DP)
+    here = (b < B)[:, None] & (d < D)[None, :]
+    offsets = b[:, None] * D + d[None, :]
+    total = tl.load(sums + offsets, mask=here, other=0.0)
+    before = tl.load(past + offsets, mask=here & (ADD != 0), other=0.0)
+    for chunk in range(1, S):
+        also = here & (size > chunk * CHUNK)[:, None]
+        total += tl.load(sums + chunk * stride + offsets, mask=also, other=0.0)
+    tl.store(out + offsets, total + before, mask=here)
 
-    It is read back in blocks of columns: a single operand of d' columns would exceed the registers.
+
+@triton.jit
+def times_weights(  # type: ignore[no-untyped-def]
+    x, weights, base, B, D, E,
+    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, EP: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """x W of the graphs from ``base`` on, as ``GROUPS`` tiles ``[BB, EP]``.
+
+    Only products use what is loaded here, so that its layout in shared memory is that of an operand.
     """
-    tl.debug_barrier()
-    d = tl.arange(0, DP)
+    e = tl.arange(0, EP)
     total = ()
     for _ in tl.static_range(GROUPS):
-        total += (tl.zeros((BB, DP), tl.float32),)
-    for first in range(0, E, KB):
-        e = first + tl.arange(0, KB)
-        narrow = (e < E)[None, :]
-        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow, other=0.0)
+        total += (tl.zeros((BB, EP), tl.float32),)
+    for first in tl.range(0, D, KB, num_stages=STAGES):
+        d = first + tl.arange(0, KB)
+        deep = d < D
+        w = tl.load(weights + d[:, None] * E + e[None, :], mask=deep[:, None] & (e < E)[None, :], other=0.0)
         sums = ()
         for i in tl.static_range(GROUPS):
             b = base + i * BB + tl.arange(0, BB)
-            left = tl.load(x + b[:, None] * E + e[None, :], mask=(b < B)[:, None] & narrow, other=0.0)
-            sums += (product(left, tl.trans(w), total[i], PRECISION),)
+            here = (b < B)[:, None] & deep[None, :]
+            left = tl.load(x + b[:, None] * D + d[None, :], mask=here, other=0.0)
+            sums += (product(left, w, total[i], PRECISION),)
         total = sums
     return total
 
 
-# Flags are arguments, not constants, so that all iterations and all widths up to EP share one compiled kernel.
-@kernel(
+@triton.jit
+def times_transposed(  # type: ignore[no-untyped-def]
+    u, weights, out, past, base, B, D, E, ADD,
+    GROUPS: tl.constexpr, BB: tl.constexpr, NB: tl.constexpr, EP: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Stores u Wᵀ, with ``past`` added if ``ADD``, of the graphs from ``base`` on; u are ``GROUPS`` tiles ``[BB, EP]``.
+
+    A step reads ``NB`` rows of W, which are columns of the result. u stays in shared memory.
+    """
+    e = tl.arange(0, EP)
+    for first in tl.range(0, D, NB, num_stages=STAGES):
+        d = first + tl.arange(0, NB)
+        deep = d < D
+        w = tl.load(weights + d[:, None] * E + e[None, :], mask=deep[:, None] & (e < E)[None, :], other=0.0)
+        for i in tl.static_range(GROUPS):
+            b = base + i * BB + tl.arange(0, BB)
+            here = (b < B)[:, None] & deep[None, :]
+            offsets = b[:, None] * D + d[None, :]
+            before = tl.load(past + offsets, mask=here & (ADD != 0), other=0.0)
+            total = product(u[i], tl.trans(w), tl.zeros((BB, NB), tl.float32), PRECISION)
+            tl.store(out + offsets, before + total, mask=here)
+
+
+# Flags are arguments, not constants, so that all iterations but the last and all widths up to EP share one compiled
+# kernel.
+@triton.jit(
     do_not_specialize=[
-        "B", "L", "J", "S", "SIZE", "CHUNK", "FIRST", "LAST", "ADD", "JOIN", "KEEP", "RESIDUAL", "BOTH",
+        "B", "L", "J", "S", "SIZE", "CHUNK", "FIRST", "ADD", "JOIN", "KEEP", "RESIDUAL",
     ]
 )  # fmt: skip
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    G, m, ptr, W, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out, v_out,
-    B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, LAST, ADD, JOIN, KEEP, RESIDUAL, BOTH,
-    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
-    CUT: tl.constexpr, PRECISION: tl.constexpr,
+    G, m, ptr, W, W_again, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
+    B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, ADD, JOIN, KEEP, RESIDUAL,
+    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
+    STAGES: tl.constexpr, LAST: tl.constexpr, CUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     base = tl.program_id(0) * (GROUPS * BB)
@@ -114,83 +273,83 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     capsule = r * J + j
     weights = W + capsule * D * E
     # First iteration: c = 1/J, and one sum for all output capsules.
-    source = tl.where(FIRST != 0, r, capsule) * B
+    source = G + tl.where(FIRST != 0, r, capsule) * B * D
     share = tl.where(FIRST != 0, 1.0 / J, 1.0)
-    s = ()
+    # All that is read once per graph is read first, not when it is needed.
+    lift = tl.load(bias + capsule * E + e, mask=narrow, other=0.0)
     size = ()
+    mass = ()
+    before = ()
     for i in tl.static_range(GROUPS):
         b = base + i * BB + tl.arange(0, BB)
-        s += (tl.zeros((BB, EP), tl.float32),)
-        size += (graph_sizes(ptr, B, r, b, b < B, SIZE),)
-    for first in range(0, D, KB):
-        d = first + tl.arange(0, KB)
-        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0)
-        sums = ()
+        inside = b < B
+        size += (graph_sizes(ptr, B, r, b, inside, SIZE),)
+        mass += (tl.load(m + capsule * B + b, mask=inside & (FIRST == 0), other=0.0),)
+        before += (tl.load(tau + capsule * B + b, mask=inside & (ADD != 0), other=0.0),)
+    if CUT:
+        largest = 0
         for i in tl.static_range(GROUPS):
-            b = base + i * BB + tl.arange(0, BB)
-            here = (b < B)[:, None] & (d < D)[None, :]
-            deep = b[:, None] * D + d[None, :]  # offsets within an output capsule fit into 32 bits
-            g = tl.load(G + source * D + deep, mask=here, other=0.0)
-            if CUT:
-                for part in range(1, S):
-                    also = here & (size[i] > part * CHUNK)[:, None]
-                    g += tl.load(G + ((part * L + r) * J + j) * B * D + deep, mask=also, other=0.0)
-                if JOIN != 0:
-                    tl.store(G_out + capsule * B * D + deep, g, mask=here)
-            sums += (product(g, w, s[i], PRECISION),)
-        s = sums
-    lift = tl.load(bias + capsule * E + e, mask=narrow, other=0.0)
+            largest = tl.maximum(largest, tl.max(size[i], 0))
+        chunks = tl.minimum(S, tl.cdiv(largest, CHUNK))
+        stride = L.to(tl.int64) * J * B
+        joined = G_out + capsule * B * D
+        # Graphs of several chunks are rare: most programs read the sums where they are.
+        several = (chunks > 1) | (JOIN != 0)
+        if several:
+            for i in tl.static_range(GROUPS):
+                add_chunks(
+                    joined, source, source, size[i], stride * D, base + i * BB, B, D, chunks, CHUNK, 0, BB, DP
+                )
+        tl.debug_barrier()  # the product reads what was just stored
+        source = tl.where(several, joined, source)
+    s = times_weights(source, weights, base, B, D, E, GROUPS, BB, KB, EP, STAGES, PRECISION)
+    u = ()
     for i in tl.static_range(GROUPS):
         b = base + i * BB + tl.arange(0, BB)
         inside = b < B
         block = inside[:, None] & narrow[None, :]
         wide = b[:, None] * E
-        mass = tl.load(m + capsule * B + b, mask=inside & (FIRST == 0), other=0.0)
+        weight = mass[i]  # type: ignore[var-annotated]
         if CUT:
-            for part in range(1, S):
-                also = inside & (size[i] > part * CHUNK)
-                mass += tl.load(m + ((part * L + r) * J + j) * B + b, mask=also, other=0.0)
-            if JOIN != 0:
-                tl.store(m_out + capsule * B + b, mass, mask=inside)
-        mass = tl.where(FIRST != 0, size[i].to(tl.float32), mass)
-        v = share * (s[i] + mass[:, None] * lift[None, :])
-        v += tl.load(residual + r * B * E + wide + e[None, :], mask=block & (RESIDUAL != 0), other=0.0)
+            for chunk in range(1, chunks):
+                also = inside & (size[i] > chunk * CHUNK)
+                weight += tl.load(m + chunk * stride + capsule * B + b, mask=also, other=0.0)
+            tl.store(m_out + capsule * B + b, weight, mask=inside & (JOIN != 0))
+        weight = tl.where(FIRST != 0, size[i].to(tl.float32), weight)
+        v = share * (s[i] + weight[:, None] * lift[None, :])
+        if LAST:  # noqa: SIM102 (a constant, and an argument)
+            if RESIDUAL != 0:
+                v += tl.load(residual + r * B * E + wide + e[None, :], mask=block, other=0.0)
         f, _ = squash_factor(tl.sum(v * v, 1), epsilon)
-        u = v * f[:, None]
-        if LAST != 0:
-            tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], u, mask=block)
-            tl.store(s_out + capsule * B * E + wide + e[None, :], v, mask=block & (KEEP != 0))
+        capsules = v * f[:, None]
+        if KEEP != 0:
+            tl.store(s_out + capsule * B * E + wide + e[None, :], v, mask=block)
+        if LAST:
+            tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], capsules, mask=block)
         else:
-            tl.store(s_out + capsule * B * E + wide + e[None, :], u, mask=block)
-            tl.store(v_out + capsule * B * E + wide + e[None, :], v, mask=block & (BOTH != 0))
-            more = tl.sum(u * lift[None, :], 1)
-            more += tl.load(tau + capsule * B + b, mask=inside & (ADD != 0), other=0.0)
-            tl.store(tau_out + capsule * B + b, more, mask=inside)
-    if LAST == 0:
-        toward = times_transposed(
-            s_out + capsule * B * E, weights, base, B, D, E, GROUPS, BB, KB, DP, PRECISION
-        )
-        k = tl.arange(0, DP)
-        for i in tl.static_range(GROUPS):
-            b = base + i * BB + tl.arange(0, BB)
-            here = (b < B)[:, None] & (k < D)[None, :]
-            offsets = capsule * B * D + b[:, None] * D + k[None, :]
-            past = tl.load(T + offsets, mask=here & (ADD != 0), other=0.0)
-            tl.store(T_out + offsets, past + toward[i], mask=here)
+            if KEEP != 0:
+                tl.store(u_out + capsule * B * E + wide + e[None, :], capsules, mask=block)
+            agreement = tl.sum(capsules * lift[None, :], 1)
+            tl.store(tau_out + capsule * B + b, before[i] + agreement, mask=inside)
+            u += (capsules,)
+    if not LAST:
+        T_of, out = T + capsule * B * D, T_out + capsule * B * D
+        again = W_again + capsule * D * E
+        times_transposed(u, again, out, T_of, base, B, D, E, ADD, GROUPS, BB, NB, EP, STAGES, PRECISION)
 
 
-@kernel(do_not_specialize=["B", "J"])
+@triton.jit(do_not_specialize=["B", "J"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     s_in, du_in, W, ds_out, dG, B, J, D, E, epsilon,
-    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
-    PRECISION: tl.constexpr,
+    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
+    STAGES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     base = tl.program_id(0) * (GROUPS * BB)
     e = tl.arange(0, EP)
     capsule = r * J + j
+    grad = ()
     for i in tl.static_range(GROUPS):
         b = base + i * BB + tl.arange(0, BB)
         block = (b < B)[:, None] & (e < E)[None, :]
@@ -200,58 +359,104 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         f, derivative = squash_factor(tl.sum(s * s, 1), epsilon)
         ds = f[:, None] * du + (2 * derivative * tl.sum(s * du, 1))[:, None] * s
         tl.store(ds_out + capsule * B * E + wide + e[None, :], ds, mask=block)
-    dG_tiles = times_transposed(
-        ds_out + capsule * B * E, W + capsule * D * E, base, B, D, E, GROUPS, BB, KB, DP, PRECISION
-    )
-    d = tl.arange(0, DP)
-    for i in tl.static_range(GROUPS):
-        b = base + i * BB + tl.arange(0, BB)
-        here = (b < B)[:, None] & (d < D)[None, :]
-        tl.store(dG + capsule * B * D + b[:, None] * D + d[None, :], dG_tiles[i], mask=here)
+        grad += (ds,)
+    weights, out = W + capsule * D * E, dG + capsule * B * D
+    times_transposed(grad, weights, out, out, base, B, D, E, 0, GROUPS, BB, NB, EP, STAGES, PRECISION)
 
 
-@kernel(do_not_specialize=["B", "J", "SIZE", "FIRST"])
-def _weights_kernel(  # type: ignore[no-untyped-def]
-    G, m, ptr, ds_in, dW, dbias, B, J, SIZE, D, E, FIRST,
-    GROUPS: tl.constexpr, DB: tl.constexpr, KB: tl.constexpr, EP: tl.constexpr, PRECISION: tl.constexpr,
+@triton.jit
+def outer_products(  # type: ignore[no-untyped-def]
+    total, left, right, left_after, right_after, turn, count, stride, row, column, B, D, E,
+    GROUPS: tl.constexpr, DB: tl.constexpr, EB: tl.constexpr, KB: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
-    j = tl.program_id(1)
-    r = tl.program_id(2).to(tl.int64)
-    base = tl.program_id(0) * (GROUPS * DB)
-    e = tl.arange(0, EP)
-    narrow = e < E
-    capsule = r * J + j
-    source = tl.where(FIRST != 0, r, capsule) * B
-    total = ()
-    for _ in tl.static_range(GROUPS):
-        total += (tl.zeros((DB, EP), tl.float32),)
-    lift = tl.zeros((EP,), tl.float32)
-    for first in range(0, B, KB):
-        b = first + tl.arange(0, KB)
-        inside = b < B
-        ds = tl.load(
-            ds_in + capsule * B * E + b[:, None] * E + e[None, :],
-            mask=inside[:, None] & narrow[None, :],
-            other=0.0,
+    """Adds Σ left rightᵀ over ``count`` blocks of B graphs to tiles ``[DB, EB]`` from ``row`` and ``column`` on.
+
+    Blocks are ``stride`` graphs apart; from block ``turn`` on they are those of ``left_after`` and ``right_after``.
+    They are one loop, because nothing is loaded ahead of the first step of a loop.
+    """
+    e, k = column + tl.arange(0, EB), tl.arange(0, KB)
+    steps = tl.cdiv(B, KB)
+    for step in range(0, count * steps):
+        block = step // steps
+        after = block >= turn
+        first = step % steps * KB
+        offset = tl.where(after, block - turn, block) * stride + first
+        inside = k < B - first
+        right_of = tl.where(after, right_after, right) + offset * E
+        grad = tl.load(
+            right_of + (k[:, None] * E + e[None, :]), mask=inside[:, None] & (e < E)[None, :], other=0.0
         )
+        left_of = tl.where(after, left_after, left) + offset * D
         sums = ()
         for i in tl.static_range(GROUPS):
-            d = base + i * DB + tl.arange(0, DB)
-            here = inside[:, None] & (d < D)[None, :]
-            g = tl.load(G + source * D + b[:, None] * D + d[None, :], mask=here, other=0.0)
-            sums += (product(tl.trans(g), ds, total[i], PRECISION),)
+            # Loaded as [DB, KB]: what tl.trans changes is copied to shared memory one number at a time.
+            d = row + i * DB + tl.arange(0, DB)
+            here = (d < D)[:, None] & inside[None, :]
+            g = tl.load(left_of + (d[:, None] + k[None, :] * D), mask=here, other=0.0)
+            sums += (product(g, grad, total[i], PRECISION),)
         total = sums
-        mass = tl.load(m + capsule * B + b, mask=inside & (FIRST == 0), other=0.0)
+    return total
+
+
+@triton.jit
+def size_products(  # type: ignore[no-untyped-def]
+    total, m, ptr, right, r, column, B, E, SIZE, FIRST,
+    EB: tl.constexpr, KB: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Adds m · right of B graphs, or if ``FIRST`` the number of their rows · right, to a tile ``[KB, EB]``.
+
+    Its rows are to be summed after the last step: a sum in each step would need barriers.
+    """
+    e = column + tl.arange(0, EB)
+    for first in tl.range(0, B, KB, num_stages=STAGES):
+        b = first + tl.arange(0, KB)
+        inside = b < B
+        grad = tl.load(
+            right + b[:, None] * E + e[None, :], mask=inside[:, None] & (e < E)[None, :], other=0.0
+        )
+        mass = tl.load(m + b, mask=inside & (FIRST == 0), other=0.0)
         size = graph_sizes(ptr, B, r, b, inside & (FIRST != 0), SIZE)
-        lift += tl.sum((mass + size.to(tl.float32))[:, None] * ds, 0)
+        total += (mass + size.to(tl.float32))[:, None] * grad
+    return total
+
+
+@triton.jit(do_not_specialize=["B", "J", "SIZE", "FIRST"])
+def _weights_kernel(  # type: ignore[no-untyped-def]
+    G, m, ptr, ds_in, dW, dbias, B, J, SIZE, D, E, FIRST,
+    GROUPS: tl.constexpr, DB: tl.constexpr, EB: tl.constexpr, KB: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Tiles of the gradient of a weight, or in one more program for each block of columns that of the bias.
+
+    In the programs of the weight, ds is read as the operand of a product only: otherwise its layout in shared memory
+    would not be that of an operand.
+    """
+    j = tl.program_id(1)
+    r = tl.program_id(2).to(tl.int64)
+    tiles = tl.cdiv(D, GROUPS * DB)
+    row = tl.program_id(0) % (tiles + 1) * (GROUPS * DB)
+    column = tl.program_id(0) // (tiles + 1) * EB
+    e = column + tl.arange(0, EB)
+    narrow = e < E
+    capsule = r * J + j
+    ds = ds_in + capsule * B * E
     share = tl.where(FIRST != 0, 1.0 / J, 1.0)  # first iteration: c = 1/J, one sum for all
-    for i in tl.static_range(GROUPS):
-        d = base + i * DB + tl.arange(0, DB)
-        offsets = capsule * D * E + d[:, None] * E + e[None, :]
-        tl.store(dW + offsets, share * total[i], mask=(d < D)[:, None] & narrow[None, :])
-    if tl.program_id(0) == 0:
-        tl.store(dbias + capsule * E + e, share * lift, mask=narrow)
+    if row < D:
+        source = G + tl.where(FIRST != 0, r, capsule) * B * D
+        total = ()
+        for _ in tl.static_range(GROUPS):
+            total += (tl.zeros((DB, EB), tl.float32),)
+        total = outer_products(
+            total, source, ds, source, ds, 1, 1, 0, row, column, B, D, E, GROUPS, DB, EB, KB, PRECISION
+        )
+        for i in tl.static_range(GROUPS):
+            d = row + i * DB + tl.arange(0, DB)
+            offsets = capsule * D * E + d[:, None] * E + e[None, :]
+            tl.store(dW + offsets, share * total[i], mask=(d < D)[:, None] & narrow[None, :])
+    else:
+        lift = tl.zeros((KB, EB), tl.float32)
+        lift = size_products(lift, m + capsule * B, ptr, ds, r, column, B, E, SIZE, FIRST, EB, KB, STAGES)
+        tl.store(dbias + capsule * E + e, share * tl.sum(lift, 0), mask=narrow)
 
 
 def update_agreement(
@@ -282,10 +487,9 @@ def update_agreement(
     Returns:
         tuple: The new T and τ.
     """
-    L, J, D, E = weight.shape
+    L, J, D, _ = weight.shape
     T_out, tau_out = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
-    u = weight.new_empty(L, J, rows.B, E)  # u, read back by the program that wrote it
-    tensors = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out, "s_out": u}
+    tensors = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out}
     launch_update(G, m, weight, bias, rows, epsilon, precision, tensors)
     return T_out, tau_out
 
@@ -330,21 +534,25 @@ def launch_update(
     precision: str,
     tensors: dict[str, Tensor | None],
 ) -> None:
-    """The end of an iteration, of the last one if there is ``u_out``; arguments as in :func:`update_agreement`.
+    """The end of an iteration, of the last one if there is no ``T_out``; arguments as in :func:`update_agreement`.
 
     ``tensors`` are what is added (``residual``, and ``T`` and ``tau`` of the iteration before) and what is written:
-    ``T_out`` and ``tau_out``; ``G_out`` and ``m_out``, with their chunks added up; ``u_out [L, B, J, d']``; and
-    ``[L, J, B, d']`` ``s_out``, which is s in the last iteration and u before, and ``v_out``, which is s before.
+    ``T_out`` and ``tau_out``, except in the last iteration; ``G_out`` and ``m_out``, with their chunks added up;
+    ``s_out [L, J, B, d']``; and ``u_out``, ``[L, B, J, d']`` in the last iteration and ``[L, J, B, d']``, together with
+    ``s_out``, before.
     """
     L, J, D, E = weight.shape
-    sizes = block_sizes(rows.B, D, E, pairs=precision != "tf32x3")  # two tiles spill registers with tf32x3
+    options = FORWARD_TILES.options(rows.B, L * J, D, E, precision)
     pointers = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    if m is not None and rows.parts > 1 and "G_out" not in pointers:
+        pointers["G_out"] = weight.new_empty(L, J, rows.B, D)  # written for graphs of several chunks only
     flags = [int(flag) for flag in (m is None, *(name in pointers for name in _FLAGS))]
-    _forward_kernel[(triton.cdiv(rows.B, sizes["GROUPS"] * sizes["BB"]), J, L)](
-        # Unused pointers must be valid, too.
-        G, G if m is None else m, rows.ptr, weight, bias, *(pointers.get(name, G) for name in _POINTERS),
+    _forward_kernel[FORWARD_TILES.grid(rows.B, J, L, options)](
+        # Unused pointers must be valid, too. With one pointer to the weights for both products, addresses of the first
+        # would stay in registers.
+        G, G if m is None else m, rows.ptr, weight, weight, bias, *(pointers.get(name, G) for name in _POINTERS),
         rows.B, L, J, 1 if m is None else rows.parts, rows.fixed_size, CHUNK, D, E, epsilon, *flags,
-        CUT=rows.parts > 1, PRECISION=precision, **sizes, **launch_options(sizes, D, E), num_stages=STAGES,
+        LAST="T_out" not in pointers, CUT=rows.parts > 1, PRECISION=precision, **options,
     )  # fmt: skip
 
 
@@ -359,10 +567,9 @@ def capsule_gradients(
     L, J, B, E = s.shape
     D = weight.size(-2)
     ds, dG = s.new_empty(L, J, B, E), s.new_empty(L, J, B, D)
-    sizes = block_sizes(B, D, E)
-    _backward_kernel[(triton.cdiv(B, sizes["GROUPS"] * sizes["BB"]), J, L)](
-        s, du, weight, ds, dG, B, J, D, E, epsilon,
-        PRECISION=precision, **sizes, **launch_options(sizes, D, E), num_stages=STAGES,
+    options = BACKWARD_TILES.options(B, L * J, D, E, precision)
+    _backward_kernel[BACKWARD_TILES.grid(B, J, L, options)](
+        s, du, weight, ds, dG, B, J, D, E, epsilon, PRECISION=precision, **options,
     )  # fmt: skip
     return ds, dG
 
@@ -385,34 +592,14 @@ def parameter_gradients(
     L, J, B, E = ds.shape
     D = G.size(-1)
     dW, dbias = ds.new_empty(L, J, D, E), ds.new_empty(L, J, E)
-    # The sum is over the graphs, so tiles are blocks of d instead of blocks of graphs.
-    sizes = block_sizes(D, D, E)
-    DB, GROUPS = sizes["BB"], sizes["GROUPS"]
-    _weights_kernel[(triton.cdiv(D, GROUPS * DB), J, L)](
+    options = WEIGHT_TILES.options(D, E, precision)
+    _weights_kernel[(weight_programs(D, E, options), J, L)](
         G, G if m is None else m, rows.ptr, ds, dW, dbias, B, J, rows.fixed_size, D, E, int(m is None),
-        GROUPS=GROUPS, DB=DB, KB=16, EP=sizes["EP"], PRECISION=precision,
-        **launch_options(sizes, D, E), num_stages=STAGES - 1,
+        PRECISION=precision, **options,
     )  # fmt: skip
     return dW, dbias
 
 
-def block_sizes(B: int, D: int, E: int, pairs: bool = True) -> dict[str, int]:
-    """Tile sizes: graphs of a tile, tiles of a program, step of the products, and d and d' rounded up to powers of two.
-
-    Two tiles share each block of weights. A single tile of 64 graphs would use another instruction (wgmma), which
-    needs transposed weights.
-    """
-    DP, EP = (max(16, int(triton.next_power_of_2(width))) for width in (D, E))
-    BB, large = 16 if B <= 16 else 32, max(DP, EP) >= 128
-    GROUPS = 2 if _PAIRS and pairs and large and B > BB and (D | E) % 16 == 0 else 1
-    return {"GROUPS": GROUPS, "BB": BB, "KB": 16 if large and BB > 16 else 32, "DP": DP, "EP": EP}
-
-
-def launch_options(sizes: dict[str, int], D: int, E: int) -> dict[str, int]:
-    """Warps and register limit: eight warps for large tiles, with registers for two programs at a time, unspilled.
-
-    Widths that are not a multiple of 16 are read one number at a time, which needs more registers.
-    """
-    if sizes["BB"] * max(sizes["DP"], sizes["EP"]) < 4096:
-        return {"num_warps": 4}
-    return {"num_warps": 8} if (D | E) % 16 else {"num_warps": 8, "maxnreg": 128}
+def weight_programs(D: int, E: int, options: dict[str, int]) -> int:
+    """Programs for a weight and, one for each block of columns, for its bias."""
+    return (triton.cdiv(D, options["GROUPS"] * options["DB"]) + 1) * triton.cdiv(E, options["EB"])

@@ -41,21 +41,29 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.ragged.ragged_triton import CHUNK, chunk_bounds, rows_per_chunk
 from graphcaps.ops.routing.capsule_update_triton import (
-    STAGES,
-    block_sizes,
+    UpdateTiles,
+    WeightTiles,
+    add_chunks,
     graph_sizes,
-    launch_options,
     launch_update,
+    outer_products,
+    size_products,
     squash_factor,
     times_transposed,
+    times_weights,
+    weight_programs,
 )
 from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, padded, sum_rows, tile_options
 
 __all__ = ["RouteWithGradient", "capsule_and_mass_gradients"]
+
+PARAMETER_TILES = WeightTiles(groups=1, registers=128)
+"""Of the gradient of the weights. With all iterations there is more to read than with the last, so tiles are wider."""
+GRADIENT_TILES = UpdateTiles(warps_single=8, stages=5)
+"""Of the gradients of the output capsules of an iteration, which need more registers than the output capsules."""
 
 
 class RouteWithGradient(torch.autograd.Function):
@@ -95,7 +103,7 @@ class RouteWithGradient(torch.autograd.Function):
             if r == later:
                 tensors = {"residual": residual, "s_out": s[r], "u_out": capsules}
             else:
-                tensors = {"T_out": T[r], "tau_out": tau[r], "s_out": u[r], "v_out": s[r]}
+                tensors = {"T_out": T[r], "tau_out": tau[r], "s_out": s[r], "u_out": u[r]}
                 if r:
                     tensors |= {"T": T[r - 1], "tau": tau[r - 1]}
             if r and chunked:
@@ -160,14 +168,14 @@ def _capsule_gradients(
     L, J, D, E = weight.shape
     last, B = sums is None, rows.B
     add = not last and r + 2 < s.size(0)
-    sizes = block_sizes(B, D, E, pairs=ctx.precision != "tf32x3")
+    options = GRADIENT_TILES.options(B, L * J, D, E, ctx.precision)
     part, part_tau = (du, du) if sums is None else sums
-    _capsule_kernel[(triton.cdiv(B, sizes["GROUPS"] * sizes["BB"]), J, L)](
-        # Unused pointers must be valid, too.
-        du, part, part_tau, dT[r + 1] if add else du, dtau[r + 1] if add else du, rows.ptr, weight, bias, s[r],
+    _capsule_kernel[GRADIENT_TILES.grid(B, J, L, options)](
+        # Unused pointers must be valid, too. The weights are passed twice for the reason given in launch_update.
+        du, part, part_tau, dT[r + 1] if add else du, dtau[r + 1] if add else du, rows.ptr, weight, weight, bias, s[r],
         ds[r], dG[r], dm[r], du if last else dT[r], du if last else dtau[r],
-        B, L, J, rows.parts, rows.fixed_size, CHUNK, D, E, ctx.epsilon, int(last), int(add),
-        CUT=rows.parts > 1, PRECISION=ctx.precision, **sizes, **launch_options(sizes, D, E), num_stages=STAGES,
+        B, L, J, rows.parts, rows.fixed_size, CHUNK, D, E, ctx.epsilon, int(add),
+        LAST=last, CUT=rows.parts > 1, PRECISION=ctx.precision, **options,
     )  # fmt: skip
 
 
@@ -233,94 +241,81 @@ def _parameter_gradients(
     later, L, J, B, D = G.shape
     E = u.size(-1)
     dW, dbias = G.new_empty(L, J, D, E), G.new_empty(L, J, E)
-    sizes = block_sizes(D, D, E, pairs=ctx.precision != "tf32x3")
-    DB, GROUPS = sizes["BB"], sizes["GROUPS"]
-    _parameter_kernel[(triton.cdiv(D, GROUPS * DB), J, L)](
+    options = PARAMETER_TILES.options(D, E, ctx.precision)
+    _parameter_kernel[(weight_programs(D, E, options), J, L)](
         G_first, G, m, rows.ptr, ds, dT, dtau, u, dW, dbias, B, L, J, later, rows.fixed_size, D, E,
-        GROUPS=GROUPS, DB=DB, KB=16, EP=sizes["EP"], PRECISION=ctx.precision,
-        **launch_options(sizes, D, E), num_stages=STAGES - 1,
+        PRECISION=ctx.precision, **options,
     )  # fmt: skip
     return dW, dbias
 
 
-@kernel(do_not_specialize=["B", "L", "J", "S", "SIZE", "CHUNK", "LAST", "ADD"])
+@triton.jit(do_not_specialize=["B", "L", "J", "S", "SIZE", "CHUNK", "ADD"])
 def _capsule_kernel(  # type: ignore[no-untyped-def]
-    du_in, part, part_tau, T_next, tau_next, ptr, W, bias, s_in, ds_out, dG, dm, T_out, tau_out,
-    B, L, J, S, SIZE, CHUNK, D, E, epsilon, LAST, ADD,
-    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
-    CUT: tl.constexpr, PRECISION: tl.constexpr,
+    du_in, part, part_tau, T_next, tau_next, ptr, W, W_again, bias, s_in, ds_out, dG, dm, T_out, tau_out,
+    B, L, J, S, SIZE, CHUNK, D, E, epsilon, ADD,
+    GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
+    STAGES: tl.constexpr, LAST: tl.constexpr, CUT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """From the gradient of u, or before the last iteration (LAST = 0) that of T and τ, those of s, G and m."""
-    await_inputs()
+    """From the gradient of u, or before the last iteration that of T and τ, those of s, G and m."""
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
     base = tl.program_id(0) * (GROUPS * BB)
     e = tl.arange(0, EP)
     narrow = e < E
     capsule = r * J + j
-    weights = W + capsule * D * E
-    du = ()
-    size = ()
-    for i in tl.static_range(GROUPS):
-        b = base + i * BB + tl.arange(0, BB)
-        du += (tl.zeros((BB, EP), tl.float32),)
-        size += (graph_sizes(ptr, B, r, b, b < B, SIZE),)
-    # Bounds of a loop are no branch: the last iteration has none of its steps.
-    for first in range(0, tl.where(LAST != 0, 0, D), KB):
-        d = first + tl.arange(0, KB)
-        w = tl.load(weights + d[:, None] * E + e[None, :], mask=(d < D)[:, None] & narrow[None, :], other=0.0)
-        sums = ()
+    lift = tl.load(bias + capsule * E + e, mask=narrow, other=0.0)
+    if not LAST:
+        chunks = S if CUT else 1
+        stride = L.to(tl.int64) * J * B
+        total_of = T_out + capsule * B * D
+        mass = ()
         for i in tl.static_range(GROUPS):
             b = base + i * BB + tl.arange(0, BB)
-            here = (b < B)[:, None] & (d < D)[None, :]
-            deep = b[:, None] * D + d[None, :]
-            g = tl.load(part + capsule * B * D + deep, mask=here, other=0.0)
+            inside = b < B
+            size = graph_sizes(ptr, B, r, b, inside, SIZE)
+            add_chunks(
+                total_of, part + capsule * B * D, T_next + capsule * B * D, size, stride * D,
+                base + i * BB, B, D, chunks, CHUNK, ADD, BB, DP,
+            )  # fmt: skip
+            total = tl.load(part_tau + capsule * B + b, mask=inside, other=0.0)
             if CUT:
                 for chunk in range(1, S):
-                    also = here & (size[i] > chunk * CHUNK)[:, None]
-                    g += tl.load(part + ((chunk * L + r) * J + j) * B * D + deep, mask=also, other=0.0)
-            g += tl.load(T_next + capsule * B * D + deep, mask=here & (ADD != 0), other=0.0)
-            tl.store(T_out + capsule * B * D + deep, g, mask=here)
-            sums += (product(g, w, du[i], PRECISION),)
-        du = sums
-    lift = tl.load(bias + capsule * E + e, mask=narrow, other=0.0)
+                    also = inside & (size > chunk * CHUNK)
+                    total += tl.load(part_tau + chunk * stride + capsule * B + b, mask=also, other=0.0)
+            total += tl.load(tau_next + capsule * B + b, mask=inside & (ADD != 0), other=0.0)
+            tl.store(tau_out + capsule * B + b, total, mask=inside)
+            mass += (total,)
+        tl.debug_barrier()  # the product reads what was just stored
+        du = times_weights(
+            total_of, W + capsule * D * E, base, B, D, E, GROUPS, BB, KB, EP, STAGES, PRECISION
+        )
+    grad = ()
     for i in tl.static_range(GROUPS):
         b = base + i * BB + tl.arange(0, BB)
         inside = b < B
-        before = inside & (LAST == 0)
-        mass = tl.load(part_tau + capsule * B + b, mask=before, other=0.0)
-        if CUT:
-            for chunk in range(1, S):
-                also = before & (size[i] > chunk * CHUNK)
-                mass += tl.load(part_tau + ((chunk * L + r) * J + j) * B + b, mask=also, other=0.0)
-        mass += tl.load(tau_next + capsule * B + b, mask=before & (ADD != 0), other=0.0)
-        tl.store(tau_out + capsule * B + b, mass, mask=before)
         block = inside[:, None] & narrow[None, :]
         wide = b[:, None] * E
-        upper = tl.load(
-            du_in + (r * B * J + j) * E + wide * J + e[None, :], mask=block & (LAST != 0), other=0.0
-        )
-        grad = upper + du[i] + mass[:, None] * lift[None, :]
         s = tl.load(s_in + capsule * B * E + wide + e[None, :], mask=block, other=0.0)
+        if LAST:
+            upper = tl.load(du_in + (r * B * J + j) * E + wide * J + e[None, :], mask=block, other=0.0)
+        else:
+            upper = du[i] + mass[i][:, None] * lift[None, :]
         f, derivative = squash_factor(tl.sum(s * s, 1), epsilon)
-        ds = f[:, None] * grad + (2 * derivative * tl.sum(s * grad, 1))[:, None] * s
+        ds = f[:, None] * upper + (2 * derivative * tl.sum(s * upper, 1))[:, None] * s
         tl.store(ds_out + capsule * B * E + wide + e[None, :], ds, mask=block)
         tl.store(dm + capsule * B + b, tl.sum(ds * lift[None, :], 1), mask=inside)
-    toward = times_transposed(ds_out + capsule * B * E, weights, base, B, D, E, GROUPS, BB, KB, DP, PRECISION)
-    k = tl.arange(0, DP)
-    for i in tl.static_range(GROUPS):
-        b = base + i * BB + tl.arange(0, BB)
-        here = (b < B)[:, None] & (k < D)[None, :]
-        tl.store(dG + capsule * B * D + b[:, None] * D + k[None, :], toward[i], mask=here)
+        grad += (ds,)
+    out = dG + capsule * B * D
+    again = W_again + capsule * D * E
+    times_transposed(grad, again, out, out, base, B, D, E, 0, GROUPS, BB, NB, EP, STAGES, PRECISION)
 
 
-@kernel(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "GIVEN"])
+@triton.jit(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "GIVEN"])
 def _assignment_kernel(  # type: ignore[no-untyped-def]
     h, ptr, c, dc_in, dG, dm, db, dT, dtau, V, B, L, J, SIZE, ROWS_PER_CHUNK, GIVEN, D,
     JP: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the logits of a chunk of rows of a graph, and its sums; ``GIVEN``: c has a gradient of its own."""
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -372,13 +367,12 @@ def _assignment_kernel(  # type: ignore[no-untyped-def]
         tl.store(dtau + offset + j * B, mass, mask=j < J)
 
 
-@kernel(do_not_specialize=["V", "B", "L", "J", "LATER", "SIZE", "ROWS_PER_CHUNK"])
+@triton.jit(do_not_specialize=["V", "B", "L", "J", "LATER", "SIZE", "ROWS_PER_CHUNK"])
 def _input_kernel(  # type: ignore[no-untyped-def]
     c, db, dG, T, ptr, dh, V, B, L, J, LATER, SIZE, ROWS_PER_CHUNK, D,
     JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradient of a chunk of rows of a graph, over all iterations."""
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -389,6 +383,7 @@ def _input_kernel(  # type: ignore[no-untyped-def]
         if start < end:
             wide = (j < J)[:, None] & (d < D)[None, :]
             of_graph = (r * J * B + b) * D + (j * B)[:, None] * D + d[None, :]
+            stride = L.to(tl.int64) * J * B * D
             # Iteration 0: c = 1/J for all rows.
             common = tl.sum(tl.load(dG + of_graph, mask=wide, other=0.0), 0) / J
             dh_of = dh + (r * V + start) * D
@@ -400,10 +395,10 @@ def _input_kernel(  # type: ignore[no-untyped-def]
                 for i in range(0, LATER):
                     at = ((i * L + r) * V + start) * J + rows[:, None] * J + j[None, :]
                     weight = tl.load(c + at, mask=held, other=0.0)
-                    grad_G = tl.load(dG + (i + 1) * L * J * B * D + of_graph, mask=wide, other=0.0)
+                    grad_G = tl.load(dG + (i + 1) * stride + of_graph, mask=wide, other=0.0)
                     total = product(weight, grad_G, total, PRECISION)
                     logits = tl.load(db + at, mask=held, other=0.0)
-                    toward = tl.load(T + i * L * J * B * D + of_graph, mask=wide, other=0.0)
+                    toward = tl.load(T + i * stride + of_graph, mask=wide, other=0.0)
                     total = product(logits, toward, total, PRECISION)
                 inside = real[:, None] & (d < D)[None, :]
                 tl.store(dh_of + rows[:, None] * D + d[None, :], total, mask=inside)
@@ -418,73 +413,73 @@ def _input_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _outer_products(  # type: ignore[no-untyped-def]
-    left, mass, right, total, lift, count, stride, base, B, D, E,
-    GROUPS: tl.constexpr, DB: tl.constexpr, KB: tl.constexpr, EP: tl.constexpr, PRECISION: tl.constexpr,
+def _mass_products(  # type: ignore[no-untyped-def]
+    total, mass, right, mass_after, right_after, turn, count, stride, column, B, E,
+    EB: tl.constexpr, KB: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Adds Σ left rightᵀ and Σ mass right over ``count`` iterations, ``stride`` graphs apart, and B graphs."""
-    e = tl.arange(0, EP)
+    """Adds mass · right to a tile ``[KB, EB]``, over the blocks of graphs of :func:`outer_products`."""
+    e = column + tl.arange(0, EB)
     steps = tl.cdiv(B, KB)
-    for step in range(0, count * steps):
+    for step in tl.range(0, count * steps, num_stages=STAGES):
+        block = step // steps
+        after = block >= turn
+        offset = tl.where(after, block - turn, block) * stride
         b = step % steps * KB + tl.arange(0, KB)
         inside = b < B
-        at = (step // steps) * stride + b
+        right_of = tl.where(after, right_after, right) + offset * E
         grad = tl.load(
-            right + at[:, None] * E + e[None, :], mask=inside[:, None] & (e < E)[None, :], other=0.0
+            right_of + b[:, None] * E + e[None, :], mask=inside[:, None] & (e < E)[None, :], other=0.0
         )
-        sums = ()
-        for i in tl.static_range(GROUPS):
-            d = base + i * DB + tl.arange(0, DB)
-            here = inside[:, None] & (d < D)[None, :]
-            g = tl.load(left + at[:, None] * D + d[None, :], mask=here, other=0.0)
-            sums += (product(tl.trans(g), grad, total[i], PRECISION),)
-        total = sums
-        lift += tl.sum(tl.load(mass + at, mask=inside, other=0.0)[:, None] * grad, 0)
-    return total, lift
+        mass_of = tl.where(after, mass_after, mass) + offset
+        total += tl.load(mass_of + b, mask=inside, other=0.0)[:, None] * grad
+    return total
 
 
-@kernel(do_not_specialize=["B", "L", "J", "LATER", "SIZE"])
+@triton.jit(do_not_specialize=["B", "L", "J", "LATER", "SIZE"])
 def _parameter_kernel(  # type: ignore[no-untyped-def]
     G_first, G, m, ptr, ds, dT, dtau, u, dW, dbias, B, L, J, LATER, SIZE, D, E,
-    GROUPS: tl.constexpr, DB: tl.constexpr, KB: tl.constexpr, EP: tl.constexpr, PRECISION: tl.constexpr,
+    GROUPS: tl.constexpr, DB: tl.constexpr, EB: tl.constexpr, KB: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of a block of rows of a weight, and of its bias."""
-    await_inputs()
+    """Tiles of the gradient of a weight, or in one more program for each block of columns that of the bias."""
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
-    base = tl.program_id(0) * (GROUPS * DB)
-    e = tl.arange(0, EP)
+    tiles = tl.cdiv(D, GROUPS * DB)
+    row = tl.program_id(0) % (tiles + 1) * (GROUPS * DB)
+    column = tl.program_id(0) // (tiles + 1) * EB
+    e = column + tl.arange(0, EB)
     narrow = e < E
     capsule = r * J + j
-    total = ()
-    for _ in tl.static_range(GROUPS):
-        total += (tl.zeros((DB, EP), tl.float32),)
-    lift = tl.zeros((EP,), tl.float32)
-    for first in range(0, B, KB):  # iteration 0: c = 1/J, one sum for all output capsules
-        b = first + tl.arange(0, KB)
-        inside = b < B
-        block = inside[:, None] & narrow[None, :]
-        grad = tl.load(ds + capsule * B * E + b[:, None] * E + e[None, :], mask=block, other=0.0) / J
-        sums = ()
-        for i in tl.static_range(GROUPS):
-            d = base + i * DB + tl.arange(0, DB)
-            here = inside[:, None] & (d < D)[None, :]
-            g = tl.load(G_first + r * B * D + b[:, None] * D + d[None, :], mask=here, other=0.0)
-            sums += (product(tl.trans(g), grad, total[i], PRECISION),)
-        total = sums
-        lift += tl.sum(graph_sizes(ptr, B, r, b, inside, SIZE).to(tl.float32)[:, None] * grad, 0)
     stride = L.to(tl.int64) * J * B  # graphs of an iteration
-    total, lift = _outer_products(
-        G + capsule * B * D, m + capsule * B, ds + (stride + capsule * B) * E, total, lift,
-        LATER, stride, base, B, D, E, GROUPS, DB, KB, EP, PRECISION,
-    )  # fmt: skip
-    total, lift = _outer_products(
-        dT + capsule * B * D, dtau + capsule * B, u + capsule * B * E, total, lift,
-        LATER, stride, base, B, D, E, GROUPS, DB, KB, EP, PRECISION,
-    )  # fmt: skip
-    for i in tl.static_range(GROUPS):
-        d = base + i * DB + tl.arange(0, DB)
-        offsets = capsule * D * E + d[:, None] * E + e[None, :]
-        tl.store(dW + offsets, total[i], mask=(d < D)[:, None] & narrow[None, :])
-    if tl.program_id(0) == 0:
-        tl.store(dbias + capsule * E + e, lift, mask=narrow)
+    share = 1.0 / J  # iteration 0: c = 1/J, one sum for all output capsules
+    ds_first = ds + capsule * B * E
+    ds_later = ds_first + stride * E
+    u_of = u + capsule * B * E
+    if row < D:
+        total = ()
+        for _ in tl.static_range(GROUPS):
+            total += (tl.zeros((DB, EB), tl.float32),)
+        source = G_first + r * B * D
+        first = outer_products(
+            total, source, ds_first, source, ds_first, 1, 1, 0,
+            row, column, B, D, E, GROUPS, DB, EB, KB, PRECISION,
+        )  # fmt: skip
+        total = ()
+        for i in tl.static_range(GROUPS):
+            total += (share * first[i],)
+        total = outer_products(
+            total, G + capsule * B * D, ds_later, dT + capsule * B * D, u_of, LATER, 2 * LATER, stride,
+            row, column, B, D, E, GROUPS, DB, EB, KB, PRECISION,
+        )  # fmt: skip
+        for i in tl.static_range(GROUPS):
+            d = row + i * DB + tl.arange(0, DB)
+            offsets = capsule * D * E + d[:, None] * E + e[None, :]
+            tl.store(dW + offsets, total[i], mask=(d < D)[:, None] & narrow[None, :])
+    else:
+        lift = tl.zeros((KB, EB), tl.float32)
+        lift = share * size_products(lift, m, ptr, ds_first, r, column, B, E, SIZE, 1, EB, KB, STAGES)
+        lift = _mass_products(
+            lift, m + capsule * B, ds_later, dtau + capsule * B, u_of, LATER, 2 * LATER, stride,
+            column, B, E, EB, KB, STAGES,
+        )  # fmt: skip
+        tl.store(dbias + capsule * E + e, tl.sum(lift, 0), mask=narrow)

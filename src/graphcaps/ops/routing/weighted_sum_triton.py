@@ -18,11 +18,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.arithmetic import product
-from graphcaps.ops._triton.kernel import await_inputs, kernel
+from graphcaps.ops._triton.arithmetic import fast_reciprocal, product
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, ragged_sum, rows_per_chunk
 
 __all__ = ["Rows", "assign_and_sum", "input_gradient", "padded", "sum_rows", "tile_options"]
+
+_STAGES = (2, 3)
+"""One more than the number of tiles of rows that are loaded ahead, for small and for large graphs: shared memory for
+more tiles leaves room for fewer programs at a time, which pays off where a program has many tiles."""
+_LARGE = 128
+"""Rows above which a graph is large."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,11 @@ class Rows:
         return 16 if self.fixed and self.size <= 32 else 32
 
 
-@kernel(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "STORE"])
+@triton.jit(do_not_specialize=["V", "B", "L", "J", "SIZE", "ROWS_PER_CHUNK", "STORE"])
 def _assign_kernel(  # type: ignore[no-untyped-def]
     h, ptr, T, tau, G, m, c, V, B, L, J, SIZE, ROWS_PER_CHUNK, STORE, D,
     JP: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -77,40 +81,42 @@ def _assign_kernel(  # type: ignore[no-untyped-def]
         start, end = chunk_bounds(ptr, B, r, b, part, SIZE, ROWS_PER_CHUNK)
         # The first chunk is written even for an empty graph, the others only if they have rows.
         if (part == 0) | (start < end):
-            # Offsets within a replica and chunk fit into 32 bits. Rows are read once, as DP / KB tiles of columns:
-            # a single operand of all columns would spill registers.
-            T_of = T + (r * J * B + b) * D + (j * B)[:, None] * D
+            # Offsets within a replica and chunk fit into 32 bits. Rows are read as DP / KB tiles of columns: a single
+            # operand of all columns would spill registers. Rows of T from J on repeat the last one.
+            T_of = T + (r * J * B + b) * D + (tl.minimum(j, J - 1) * B)[:, None] * D
             T_tiles = ()
             total = ()
             for k in tl.static_range(0, DP, KB):
-                wide = (j < J)[:, None] & (k + d < D)[None, :]
+                wide = (k + d < D)[None, :]
                 T_tiles += (tl.load(T_of + (k + d)[None, :], mask=wide, other=0.0),)
                 total += (tl.zeros((JP, KB), tl.float32),)
-            # Unused columns of the tile get assignment 0.
+            # Unused rows of the tile get assignment 0.
             bias_logits = tl.load(tau + r * J * B + b + j * B, mask=j < J, other=float("-inf"))
-            mass = tl.zeros((JP,), tl.float32)
+            mass = tl.zeros((JP, ROWS), tl.float32)
             x_of = h + (r * V + start) * D
             c_of = c + (r * V + start) * J
             for first in range(0, end - start, ROWS):
                 rows = first + tl.arange(0, ROWS)
                 real = rows < end - start
-                x = ()
-                for k in tl.static_range(0, DP, KB):
-                    inside = real[:, None] & (k + d < D)[None, :]
-                    values = tl.load(x_of + rows[:, None] * D + (k + d)[None, :], mask=inside, other=0.0)
-                    x += (values,)
                 logits = tl.zeros((JP, ROWS), tl.float32)
+                # Loaded once for each product, in its orientation: only then are both copied to shared memory ahead.
                 for k in tl.static_range(DP // KB):
-                    logits = product(T_tiles[k], tl.trans(x[k]), logits, PRECISION)
+                    channels = k * KB + d[:, None]
+                    inside = (channels < D) & real[None, :]
+                    values = tl.load(x_of + (rows[None, :] * D + channels), mask=inside, other=0.0)
+                    logits = product(T_tiles[k], values, logits, PRECISION)
                 logits += bias_logits[:, None]
                 weight = tl.exp(logits - tl.max(logits, 0)[None, :])
-                weight = weight / tl.sum(weight, 0)[None, :]
+                weight = weight * fast_reciprocal(tl.sum(weight, 0))[None, :]
                 weight = tl.where(real[None, :], weight, 0.0)
+                mass += weight  # summed over the rows at the end: a sum in each step would need barriers
                 sums = ()
                 for k in tl.static_range(DP // KB):
-                    sums += (product(weight, x[k], total[k], PRECISION),)
+                    columns = k * KB + d[None, :]
+                    inside = real[:, None] & (columns < D)
+                    values = tl.load(x_of + (rows[:, None] * D + columns), mask=inside, other=0.0)
+                    sums += (product(weight, values, total[k], PRECISION),)
                 total = sums
-                mass += tl.sum(weight, 1)
                 if STORE != 0:
                     stored = real[None, :] & (j < J)[:, None]
                     tl.store(c_of + rows[None, :] * J + j[:, None], weight, mask=stored)
@@ -119,7 +125,7 @@ def _assign_kernel(  # type: ignore[no-untyped-def]
             for k in tl.static_range(DP // KB):
                 wide = (j < J)[:, None] & (k * KB + d < D)[None, :]
                 tl.store(G_of + (k * KB + d)[None, :], total[k], mask=wide)
-            tl.store(m + offset + j * B, mass, mask=j < J)
+            tl.store(m + offset + j * B, tl.sum(mass, 1), mask=j < J)
     else:
         # Rows behind the last graph are padding: their assignments are 0.
         tail = tl.load(ptr + r * (B + 1) + B).to(tl.int32) + part * ROWS
@@ -131,12 +137,11 @@ def _assign_kernel(  # type: ignore[no-untyped-def]
             )
 
 
-@kernel(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
+@triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
 def _input_gradient_kernel(  # type: ignore[no-untyped-def]
     c, dG, ptr, dh, V, B, J, SIZE, ROWS_PER_CHUNK, D,
     JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    await_inputs()
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
     part = tl.program_id(2)
@@ -190,7 +195,7 @@ def assign_and_sum(
 
     Args:
         h (Tensor): Input capsules, ``[L, V, d]``, d at most 128.
-        T (Tensor): ``[L, J, B, d]``, J at most 32.
+        T (Tensor): ``[L, J, B, d]``, J at most 128.
         tau (Tensor): ``[L, J, B]``.
         rows (Rows): Which row belongs to which graph.
         store (bool): Whether c is stored.
@@ -210,7 +215,7 @@ def assign_and_sum(
     _assign_kernel[(B + extra, L, rows.parts)](
         h, rows.ptr, T, tau, G, m, G if c is None else c,
         rows.V, B, L, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), int(store), D,
-        PRECISION=precision, num_stages=1, **tile_options(J, D, rows.height, precision),
+        PRECISION=precision, num_stages=_STAGES[rows.size > _LARGE], **_assign_options(J, D, rows.height, precision),
     )  # fmt: skip
     return G, m, c
 
@@ -242,7 +247,7 @@ def padded(width: int) -> int:
 
 
 def tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
-    """Tile sizes, warps and register limit of :func:`assign_and_sum`.
+    """Tile sizes, warps and register limit of a pass over the rows.
 
     Graphs are small, so throughput depends on the number of programs that run at a time: programs are small, and the
     register limit lets one more fit without spilling. Widths that are not a multiple of 16 are read one number at a
@@ -256,4 +261,17 @@ def tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
     limits = {"tf32": 128} if few else {"tf32": 96, "tf32x3": 168} if JP == 16 else {}
     if D % 16 == 0 and precision in limits:
         options["maxnreg"] = limits[precision]
+    return options
+
+
+def _assign_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
+    """As :func:`tile_options`, with registers for the addresses of rows that are loaded ahead."""
+    options = tile_options(J, D, height, precision)
+    if D % 16:
+        if options["JP"] > 16:
+            options["ROWS"] = 16
+    elif "maxnreg" in options and options["num_warps"] == 2:
+        options["maxnreg"] = 144
+    elif precision == "bf16" and options["JP"] == 16 and options["num_warps"] == 4:
+        options["maxnreg"] = 96
     return options

@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
 from graphcaps.types import CoarseLevel
 
 __all__ = ["average_groups"]
@@ -46,12 +45,11 @@ class _AverageGroups(torch.autograd.Function):
         return _AverageGroups.apply(grad, *ctx.saved_tensors), None, None
 
 
-@kernel(do_not_specialize=["V", "groups", "P", "d"])
+@triton.jit(do_not_specialize=["V", "groups", "P", "d"])
 def _average_kernel(  # type: ignore[no-untyped-def]
     x, source, ptr, out, V, groups, P, d, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
     """A group (program 0) of a replica (1), a block of columns (2)."""
-    await_inputs()
     replica = tl.program_id(1).to(tl.int64)
     begin = ptr + replica * (groups + 1) + tl.program_id(0)
     first = tl.load(begin).to(tl.int32)

@@ -10,8 +10,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.kernel import await_inputs, kernel
-
 __all__ = ["unit_rows"]
 
 
@@ -50,9 +48,8 @@ def _grid(x: Tensor) -> tuple[int]:
     return (triton.cdiv(x.numel() // x.size(-1), _options(x)["ROWS"]),)
 
 
-@kernel(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N"])
 def _scale_kernel(x, y, inverses, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    await_inputs()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]
@@ -63,11 +60,10 @@ def _scale_kernel(x, y, inverses, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr)
     tl.store(inverses + row, inverse, mask=row < N)
 
 
-@kernel(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
     y, inverses, grad, dx, N, d, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
-    await_inputs()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDTH)
     inside = (row < N)[:, None] & (k < d)[None, :]
