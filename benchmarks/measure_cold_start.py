@@ -7,8 +7,9 @@
 Every run is a process of its own. ``empty`` has an empty ``TRITON_CACHE_DIR``, ``filled`` that of the run before it.
 ``total`` is the duration of the process, from its start to its end. Phases are inclusive: ``record`` contains the
 compilations that a captured step or evaluation causes, unless they were compiled before it. Seconds of compilations are
-those of the calls, which overlap if several threads compile. In a run ``one-by-one``, kernels are compiled when they
-are launched, one after another, and not before the first epoch on all cores.
+those of the calls in this process, which overlap if several threads compile; kernels that forked processes compiled
+count as found in the cache. In a run ``one-by-one``, kernels are compiled when they are launched, one after another,
+and not before the first epoch on all cores.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ PHASES = {
     "encode and estimate memory": ("graphcaps.evaluation.cross_validation", "CrossValidation.prepare"),
     "make trainer": ("graphcaps.evaluation.replica_groups", "make_trainer"),
     "compile before": ("graphcaps.training.trainer", "Trainer._compile_kernels"),
+    "compile in processes": ("graphcaps.ops._triton.precompilation", "_fill_cache"),
     "record": ("graphcaps.training.cuda_graphs", "CudaGraphRecorder.record"),
     "epochs": ("graphcaps.training.trainer", "Trainer.run_epoch"),
     "capsule use": ("graphcaps.training.trainer", "Trainer.capsule_use"),
