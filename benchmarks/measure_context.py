@@ -61,7 +61,6 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "gin-2-jumping": {"context": "gin", "context_layers": 2, "context_jumping": True},
     # The context of parts="blocks" without its loss: three last hops, and a gradient through the routing.
     "parts-0": {"parts": "blocks", "parts_weight": 0.0},
-    "groups": {"parts": "groups"},
     "edges": {"edge_labels": "messages"},
     "residual-2-edges": {"context": "residual", "context_layers": 2, "edge_labels": "messages"},
     "gated-2-edges": {"context": "gated", "context_layers": 2, "edge_labels": "messages"},
@@ -80,7 +79,6 @@ GROUPS = (
     ("edges", "residual-2-edges", "gated-2-edges", "gin-2-edges"),
     ("decay-0.001", "gated-2-decay-0.001", "gin-2-decay-0.001", "wide"),
     ("residual-3", "gin-3", "parts-0"),
-    ("groups",),
 )
 """Candidates, the most telling first."""
 

@@ -40,7 +40,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "context-gated": {"context": "gated"},
     "context-gin": {"context": "gin"},
     "parts-blocks": {"parts": "blocks"},
-    "parts-groups": {"parts": "groups"},
     "trunk-gin": {"trunk": "gin"},
     "trunk-sage": {"trunk": "sage"},
     "trunk-gat": {"trunk": "gat"},

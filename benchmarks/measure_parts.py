@@ -1,4 +1,4 @@
-"""Structure of the lowest capsules on unseen graphs: plain HGCN, ``parts="blocks"`` and ``parts="groups"``.
+"""Structure of the lowest capsules on unseen graphs: plain HGCN and ``parts="blocks"``.
 
     python -m benchmarks.measure_parts --out results/part-structure.json
 
@@ -38,7 +38,7 @@ DATASETS = (
     *("benzene", "fluoride-carbonyl", "nitro-or-amine", "ba-2motifs", "planted-parts"),
     *("MUTAG", "PTC_MR", "PROTEINS", "IMDB-BINARY"),
 )
-MODELS = ("plain", "blocks", "groups")
+MODELS = ("plain", "blocks")
 TRAINING = {"learning_rate": 0.003, "batch_size": 16}
 _FOLDS_OF_TEST = 3  # of ten
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from benchmarks.pages.markdown import DASH, replace_sections, table
 from graphcaps.explanation.explanation_metrics import METHODS, SAMPLED_METHODS
 
 Row = dict[str, Any]
-NETWORKS = {"hgcn": "HGCN", "hgcn-groups": "HGCN, groups", "gin": "GIN"}
+NETWORKS = {"hgcn": "HGCN", "gin": "GIN"}
 CAPSULES = {
     "group_recall": "groups found",
     "group_overlap": "overlap",
@@ -98,8 +97,8 @@ def areas_table(rows: dict[tuple[str, str], list[Row]], model: str) -> str:
 def capsules_table(rows: dict[tuple[str, str], list[Row]]) -> str:
     """Agreement of HGCN's capsules with deciding groups and kinds, and the time of an explanation."""
     cells = []
-    for name, model in product(SETS, ("hgcn", "hgcn-groups")):
-        if not (found := rows.get((name, model))):
+    for name in SETS:
+        if not (found := rows.get((name, "hgcn"))):
             continue
         values = [
             _mean(found, lambda row, metric=metric: row["methods"]["capsules"][metric], ".2f")
@@ -107,8 +106,8 @@ def capsules_table(rows: dict[tuple[str, str], list[Row]]) -> str:
         ]
         ratio = _mean(found, lambda row: row["timing"]["ratio"], ".2f")
         accuracy = _mean(found, lambda row: row["accuracy"], ".1f")
-        cells.append([f"`{name}`", f"`{model}`", accuracy, *values, ratio])
-    return table(("data set", "model", "accuracy", *CAPSULES.values(), "explain / predict"), cells)
+        cells.append([f"`{name}`", accuracy, *values, ratio])
+    return table(("data set", "accuracy", *CAPSULES.values(), "explain / predict"), cells)
 
 
 def _conditions(rows: dict[tuple[str, str], list[Row]], models: Sequence[str]) -> str:

@@ -47,12 +47,9 @@ def test_configuration_by_data_set_and_options(store: GraphStore) -> None:
         0.5,
     )
     assert "batch_size" not in configure(store, batch_size=8).by_data
-    for parts in ("blocks", "groups"):
-        assert configure(store, parts=parts).model_arguments["parts"] == parts
+    assert configure(store, parts="blocks").model_arguments["parts"] == "blocks"
     for wrong in ({"parts": "bricks"}, {"parts": "blocks", "model": "gin"}):
-        with pytest.raises(
-            ArgumentError, match="'--parts' must be one of blocks, groups, with the model hgcn"
-        ):
+        with pytest.raises(ArgumentError, match="'--parts' must be blocks, with the model hgcn"):
             configure(store, **wrong)
     gin = configure(mutag, model="gin")
     assert (gin.model, gin.model_arguments) == ("gin", {"hidden": 128})  # the width is the capsule dimension

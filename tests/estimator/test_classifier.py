@@ -145,7 +145,7 @@ def test_the_option_parts():
     model = small(parts="blocks", epochs=1).fit(labelled())
     assert model.model_.config.model_arguments["parts"] == "blocks"
     assert "parts" not in small(epochs=1).fit(labelled()).model_.config.model_arguments
-    with pytest.raises(ArgumentError, match="'parts' must be one of None, 'blocks', 'groups', got 'bricks'"):
+    with pytest.raises(ArgumentError, match="'parts' must be one of None, 'blocks', got 'bricks'"):
         small(parts="bricks").fit(labelled())
 
 

@@ -29,6 +29,7 @@ def with_capsules(explanations: StoreExplanation, capsule: torch.Tensor) -> Stor
         explanations,
         assignments=(hard, *explanations.assignments[1:]),
         iterations=(iterations, *explanations.iterations[1:]),
+        assigns_groups=False,
     )
 
 

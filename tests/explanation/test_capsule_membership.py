@@ -24,7 +24,7 @@ from graphcaps.explanation.report import explanation_page
 from graphcaps.explanation.report.report_data import explanation_columns, read_block
 from graphcaps.explanation.report.report_text import describe
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.nn.hard_assignment import hard_assignment, lift
+from graphcaps.nn.hard_assignment import group_nodes, hard_assignment, lift
 from tests.small_models import means_of, planted, small_model, two_level_model
 
 
@@ -36,9 +36,14 @@ def model() -> FittedModel:
 
 def test_levels_and_tree(model: FittedModel) -> None:
     explanations, means = explain_store(model, planted()), means_of(model)
-    capsule = hard_assignment(explanations.assignments[0], means[0][-1])
+    groups = explanations.groups
+    assert groups is not None
+    assert torch.equal(groups, group_nodes(planted().batch(torch.zeros(planted().num_nodes, 1))))
+    capsule = hard_assignment(explanations.assignments[0], means[0][-1], groups)
     assert torch.equal(explanations.capsule, capsule)
-    assert not torch.equal(capsule, explanations.assignments[0].argmax(-1))
+    assert torch.equal(capsule, capsule[groups])
+    assert not torch.equal(capsule, hard_assignment(explanations.assignments[0], means[0][-1]))
+    assert not torch.equal(capsule, hard_assignment(explanations.assignments[0], None, groups))
     one = explanations[2]
     rows = slice(*explanations.node_ptr[2:4].tolist())
     assert torch.equal(one.levels[0].capsule, capsule[rows])
@@ -46,6 +51,8 @@ def test_levels_and_tree(model: FittedModel) -> None:
     assert torch.equal(one.levels[0].lift, lift(one.levels[0].assignment, means[0][-1]))
     dump = one.as_dict()["levels"][0]
     assert dump["capsule"] == capsule[rows].tolist()
+    assert dump["groups"] == (groups[rows] - rows.start).tolist()
+    assert one.as_dict()["levels"][1]["groups"] is None
     assert dump["mean_coefficients"] == pytest.approx(means[0][-1].tolist(), rel=1e-5)
     listed = {}
     for entry in one.tree["classes"]:
@@ -81,7 +88,8 @@ def test_page_has_the_capsules_of_every_iteration(model: FittedModel) -> None:
     columns, _ = explanation_columns(explanations, torch.arange(len(planted())).numpy(), weights=[2])
     for level in range(3):
         for number in (1, 2):
-            expected = hard_assignment(explanations.iterations[level][number], means[level][number])
+            groups = None if level else explanations.groups
+            expected = hard_assignment(explanations.iterations[level][number], means[level][number], groups)
             assert columns[f"top_{level}_{number}"].tolist() == expected.tolist()
     rows = slice(*explanations.node_ptr[2:4].tolist())
     assert explanations[2].levels[0].capsule_after(1).tolist() == columns["top_0_1"][rows].tolist()

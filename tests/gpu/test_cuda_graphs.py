@@ -13,11 +13,9 @@ from graphcaps import load_dataset
 from graphcaps.config import TrainConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.precompute import precompute
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.structure.modularity_groups import ModularityGroups
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.cuda_graphs import BucketedRunner, StepSize, can_capture
@@ -59,7 +57,6 @@ def _trainer(
     encoded = encode_graphs(store, FeatureRecipe())
     store = with_kinds(store, EDGE_KINDS)
     store = with_weights(store) if weighted_edges else store
-    store = precompute(store, ModularityGroups()) if arguments.get("parts") == "groups" else store
     sizes = (encoded.x.size(-1), store.num_classes)
 
     def make(lead: tuple[int, ...]) -> torch.nn.Module:
@@ -103,7 +100,6 @@ def _assert_close(one: list[EpochEnd], other: list[EpochEnd], tolerance: float) 
         ("hgcn", {"context": "gin", "context_jumping": True}),
         ("hgcn", {"context": "residual", "formulation": "paper"}),
         ("hgcn", {"parts": "blocks"}),
-        ("hgcn", {"parts": "groups"}),
         ("hgcn", {"reconstruct_up_to": 12}),
         ("hgcn", {"reconstruct_up_to": 12, "formulation": "paper"}),
         ("hgcn", {"reconstruct_up_to": 1, "weighted_edges": True}),

@@ -8,8 +8,15 @@ import pytest
 import torch
 
 from graphcaps.data import planted_parts
+from graphcaps.explanation import explain
 from graphcaps.nn import HGCN
-from graphcaps.nn.hard_assignment import MeanCoefficients, hard_assignment, lift, smallest_share
+from graphcaps.nn.hard_assignment import (
+    MeanCoefficients,
+    group_nodes,
+    hard_assignment,
+    lift,
+    smallest_share,
+)
 
 C = torch.tensor(  # the first capsule has the largest coefficient of every node
     [
@@ -29,6 +36,46 @@ def test_example_by_hand() -> None:
     # 0.60 / 0.54 = 1.11, 0.30 / 0.235 = 1.28, 0.30 / 0.225 = 1.33, 0.26 / 0.235 = 1.11
     assert hard_assignment(C, MEAN).tolist() == [0, 1, 2, 1]
     assert float(lift(C, MEAN)[1, 1]) == pytest.approx(0.30 / 0.235, abs=1e-15)
+
+
+def test_nodes_of_a_group_belong_to_one_capsule() -> None:
+    # Means of nodes 0 and 1: 0.55 / 0.54 = 1.02, 0.25 / 0.235 = 1.06; of 2 and 3: 0.25 / 0.225 = 1.11 is the largest.
+    groups = torch.tensor([0, 0, 2, 2])
+    assert hard_assignment(C, MEAN, groups).tolist() == [1, 1, 2, 2]
+    assert hard_assignment(C, MEAN, torch.arange(4)).tolist() == hard_assignment(C, MEAN).tolist()
+    assert hard_assignment(C, None, groups).tolist() == [0] * 4
+    several = hard_assignment(C.expand(2, 4, 3), MEAN, torch.stack([groups, torch.arange(4)]))
+    assert several.tolist() == [[1, 1, 2, 2], [0, 1, 2, 1]]
+
+
+def test_groups_of_a_padded_batch_are_those_of_its_graphs() -> None:
+    store = planted_parts(num_graphs=9)
+    x = torch.zeros(store.num_nodes, 1)
+    drawn = torch.tensor([[0, 3, 7], [5, 2, -1]])
+    batch = store.batch(x, drawn)
+    groups, segments = group_nodes(batch), batch.segments
+    for f, b in ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1)):
+        rows = slice(*segments.ptr[f, b : b + 2].tolist())
+        one = store[int(drawn[f, b])]
+        alone = group_nodes(one.batch(torch.zeros(one.num_nodes, 1)))
+        assert (groups[f, rows] - rows.start).tolist() == alone.tolist()
+        assert alone.unique().numel() > 2
+    padding = torch.arange(segments.num_rows)[int(segments.ptr[1, -1]) :]
+    assert padding.numel()
+    assert groups[1, padding].tolist() == padding.tolist()
+
+
+def test_with_parts_every_node_has_its_own_capsule() -> None:
+    store = planted_parts(num_graphs=3)
+    x = torch.rand(store.num_nodes, 4, generator=torch.Generator().manual_seed(0))
+    for parts, grouped in (("blocks", False), (None, True)):
+        torch.manual_seed(0)
+        model = HGCN(4, 3, capsule_dim=8, num_capsules=(5,), parts=parts).eval()
+        explained = explain(model, store, x=x)
+        assert model.assigns_groups is grouped
+        assert (explained.groups is not None) is grouped
+        assert (explained[1].levels[0].groups is not None) is grouped
+        assert torch.equal(explained.capsule, explained.assignments[0].argmax(-1)) is not grouped
 
 
 def test_without_means_the_largest_coefficient_counts() -> None:

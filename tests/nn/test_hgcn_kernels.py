@@ -7,12 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcaps.data.precompute import precompute
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
-from graphcaps.ops.structure.modularity_groups import ModularityGroups
 from graphcaps.types import EdgeTable, GraphBatch, Segments
 from tests.graphs import assert_equal, random_graphs, with_kinds, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
@@ -24,11 +22,10 @@ EDGE_KINDS = (3, 2)
 DRAWN = torch.tensor([[0, 3, 1], [2, 2, -1]])
 
 
-def _batch(dtype: torch.dtype, device: str, weighted: bool = False, groups: bool = False) -> GraphBatch:
+def _batch(dtype: torch.dtype, device: str, weighted: bool = False) -> GraphBatch:
     graphs = random_graphs([9, 33, 1, 2], classes=3, seed=3)
     store = with_kinds(graphs.as_store(), EDGE_KINDS)
-    store = with_weights(store) if weighted else store
-    store = (precompute(store, ModularityGroups()) if groups else store).to(device)
+    store = (with_weights(store) if weighted else store).to(device)
     x = graphs.x.float().to(device=device, dtype=dtype)
     batch = store.batch(x, DRAWN)
     edges, segments = batch.edges, batch.segments
@@ -69,13 +66,11 @@ CASES: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (HGCN, {"formulation": "paper"}),
         (HGCN, {"context": "residual", "edge_kinds": EDGE_KINDS}),
         (HGCN, {"parts": "blocks"}),
-        (HGCN, {"parts": "groups"}),
         (HGCN, {"reconstruct_up_to": 8}),
     ],
     "exhaustive": [
         (HGCN, {"reconstruct_up_to": 1, "formulation": "paper"}),
         (HGCN, {"formulation": "paper", "num_capsules": (5, 3), "routing_iterations": 4}),
-        (HGCN, {"parts": "groups", "formulation": "paper"}),
         (HGCN, {"context": "gin", "context_jumping": True, "context_layers": 1}),
         (HGCN, {"disentangle": False, "residual": False}),
         (HGCN, {"factor_squash": "separate", "reconstruction": False}),
@@ -144,9 +139,8 @@ def _check(device: str, kind: Any, arguments: dict[str, Any], weighted: bool = F
     # The paper's bound 1 − 1e-7 rounds to another value in float32, which changes log(1 − P).
     reference = torch.float32 if arguments.get("formulation") == "paper" else torch.float64
     slow.to(reference)
-    groups = arguments.get("parts") == "groups"
     with use_kernels("off"):
-        expected = _run(slow, _batch(reference, "cpu", weighted, groups))
+        expected = _run(slow, _batch(reference, "cpu", weighted))
     with use_kernels("always"), pytest.MonkeyPatch.context() as patch:
         if weighted:  # a list of edges needs their number, which the host does not have in a captured step
             for module in ("propagation", "modulated_hop"):
@@ -154,6 +148,6 @@ def _check(device: str, kind: Any, arguments: dict[str, Any], weighted: bool = F
         patch.setattr("graphcaps.ops.reconstruction.pair_loss_sampled.to_edge_index", None)
         for form in ("route_factored", "route_dense_factored"):  # the torch forms are not needed
             patch.setattr(import_module("graphcaps.ops.routing.route"), form, None)
-        actual = _run(fast, _batch(torch.float32, device, weighted, groups))
+        actual = _run(fast, _batch(torch.float32, device, weighted))
     for name, value in expected.items():
         assert_equal(actual[name], value, name, TOLERANCE)

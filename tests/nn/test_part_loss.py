@@ -203,7 +203,7 @@ def test_a_replica_equals_the_model_alone(training: bool) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="'parts' must be None, 'blocks' or 'groups', got 'cut'"):
+    with pytest.raises(ArgumentError, match="'parts' must be None or 'blocks', got 'cut'"):
         _model(parts="cut")
     with pytest.raises(ArgumentError, match="'parts_weight' must be 0 or more, and finite, got -1"):
         _model(parts_weight=-1.0)

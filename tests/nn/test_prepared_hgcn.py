@@ -87,7 +87,7 @@ def test_scores_in_float32() -> None:
         {"formulation": "paper"},
         {"trunk": "gin"},
         {"context": "gin"},
-        {"parts": "groups"},
+        {"parts": "blocks"},
         {"disentangle": False, "num_factors": 1},
         {"factor_squash": "separate"},
         {"lead": (2,)},

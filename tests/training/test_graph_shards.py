@@ -173,7 +173,6 @@ def test_two_ranks_equal_one_process(model):
             pytest.param(options, marks=pytest.mark.slow)
             for options in (
                 {"parts": "blocks"},
-                {"parts": "groups"},
                 {"reconstruct_up_to": 12},
                 {"trunk": "gin"},
                 {"context": "gin", "dropout": 0.2},

@@ -40,7 +40,6 @@ def _build(kind: str, dropout: float, lead: tuple[int, ...]) -> nn.Module:
         "hgcn, gine": {"trunk": "gine", "edge_kinds": 3},
         "hgcn, context": {"context": "gin", "context_layers": 1, "context_jumping": True},
         "hgcn, parts": {"parts": "blocks"},
-        "hgcn, groups": {"parts": "groups"},
     }[kind]
     return HGCN(5, 2, capsule_dim=8, num_capsules=(4,), dropout=dropout, lead=lead, **options)
 

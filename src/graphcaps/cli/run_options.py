@@ -154,7 +154,7 @@ def configure(
         epochs, batch_size, learning_rate (optional): Replace the values of the preset.
         max_nodes (int, optional): Replaces the value of the preset; 0 keeps all nodes.
         precision (str, optional): Precision of matrix products on a GPU.
-        parts (str, optional): HGCN's option of that name, ``"groups"`` or ``"blocks"``.
+        parts (str, optional): HGCN's option of that name, ``"blocks"``.
         settings (sequence of str, optional): Further values as ``NAME=VALUE``, see :func:`change_settings`.
         ensemble (int, optional): Number of members of a committee.
         companion (str, optional): Names of companions; "none" for none.
@@ -206,11 +206,11 @@ def configure(
         if parts not in get_args(Parts) or not has_parts:
             models = ", ".join(name for name in MODELS if "parts" in MODELS[name].options())
             got = repr(parts) if has_parts else f"the model '{config.model}'"
-            expected = f"be one of {', '.join(get_args(Parts))}, with the model {models}"
+            expected = f"be {' or '.join(get_args(Parts))}, with the model {models}"
             raise ArgumentError("options", "--parts", expected, got)
         config = config.with_model(parts=parts)
         names = {text.partition("=")[0] for text in settings or ()}
-        if parts == "blocks" and "context" in config.model_arguments and "context" not in names:
+        if "context" in config.model_arguments and "context" not in names:
             config = config.with_model(context="none")  # blocks have message passing layers of their own
     if max_nodes is not None:
         if max_nodes < 0:

@@ -84,8 +84,8 @@ def train(
         str | None,
         option(
             "--parts",
-            metavar="groups|blocks",
-            help="Make capsules connected groups of nodes, or train them to be dense parts (docs/parts.md).",
+            metavar="blocks",
+            help="Train capsules to be densely connected parts of a graph (docs/parts.md).",
         ),
     ] = None,
     settings: Settings = None,

@@ -67,8 +67,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         num_capsules (int or tuple): Number of capsules of each hidden level, from the nodes upwards.
         num_factors (int): Number of factors of a primary capsule; divides ``capsule_dim``.
         routing_iterations (int): Number of routing iterations.
-        parts ("groups", "blocks" or None): With ``"groups"``, the lowest capsules hold connected groups of nodes; with
-            ``"blocks"``, a loss trains them to be dense parts of the graph (docs/parts.md).
+        parts ("blocks" or None): With ``"blocks"``, a loss trains the lowest capsules to be dense parts of the graph
+            (docs/parts.md).
         context (str, optional): Message passing layers under the votes, ``"residual"``, ``"gated"``, ``"gin"`` or
             ``"none"`` (docs/method.md); ``None`` is the value of the preset. Excludes ``parts="blocks"``.
         context_layers (int, optional): Number of these layers; ``None`` is 2 unless the preset has a value.
@@ -154,7 +154,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         num_capsules: int | tuple[int, ...] = _MODEL["num_capsules"],
         num_factors: int = _MODEL["num_factors"],
         routing_iterations: int = _MODEL["routing_iterations"],
-        parts: Literal["blocks", "groups"] | None = None,
+        parts: Literal["blocks"] | None = None,
         context: ContextKind | Literal["none"] | None = None,
         context_layers: int | None = None,
         context_jumping: bool | None = None,

@@ -56,7 +56,7 @@ _REALS: dict[str, tuple[float, float, str]] = {  # minimum, excluded maximum, co
 _OPTIONAL_REALS = ("dropout", "weight_decay")  # None: by the number of graphs, and by the preset
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "preset": ("default", "best"),
-    "parts": (None, "blocks", "groups"),
+    "parts": (None, "blocks"),
     "context": (None, "none", *context_kinds()),
     "context_jumping": (None, True, False),
     "calibrate": (True, False, "temperature", "isotonic"),

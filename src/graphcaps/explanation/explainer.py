@@ -178,7 +178,11 @@ def explain_encoded(
             parts = [_explain_span(network, encoded, targets, *span) for span in batch_spans(encoded.store)]
     finally:
         network.train(was_training)
-    return replace(_concatenate(parts, encoded), mean_coefficients=network.mean_coefficients)
+    return replace(
+        _concatenate(parts, encoded),
+        mean_coefficients=network.mean_coefficients,
+        assigns_groups=network.assigns_groups,
+    )
 
 
 def _explain_span(

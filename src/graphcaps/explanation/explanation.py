@@ -123,6 +123,7 @@ class Explanation(ExplanationData):
                     "mean_coefficients": _to_list(
                         None if level.mean_coefficients is None else level.mean_coefficients[-1]
                     ),
+                    "groups": _to_list(level.groups),
                     "capsule": level.capsule.tolist(),
                     "lengths": _to_list(level.lengths),
                     "adjacency": _to_list(level.adjacency),
@@ -208,6 +209,7 @@ class StoreExplanation(StoreExplanationData):
                     mean_coefficients=None
                     if self.mean_coefficients is None
                     else self.mean_coefficients[number],
+                    groups=None if number or self.groups is None else self.groups[n] - n.start,
                 )
             )
         true_class = -1 if self.true_class is None else int(self.true_class[graph])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from graphcaps.explanation.agreement import member_agreement
 from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 from graphcaps.nn.hard_assignment import hard_assignment, lift
+from graphcaps.ops.structure.modularity_groups import modularity_groups
 from graphcaps.types import ShapeRepr
 
 __all__ = ["NO_MEANS_NOTE", "NO_NODES_NOTE", "ExplainedLevel", "ExplanationData", "StoreExplanationData"]
@@ -44,6 +46,8 @@ class ExplainedLevel(ShapeRepr):
             contributions to an output capsule add up to its length; at the class level, to the class score.
         mean_coefficients (Tensor, optional): Means of the routing weights of every iteration over the training graphs,
             ``[R, J]``; ``None`` if the model has none.
+        groups (Tensor, optional): Group of each node that is assigned as a whole, as the first node of the group,
+            ``[n]``; ``None`` above the lowest level, and if each node is assigned by itself.
     """
 
     assignment: Tensor
@@ -53,18 +57,19 @@ class ExplainedLevel(ShapeRepr):
     contributions: Tensor
     residual_contributions: Tensor
     mean_coefficients: Tensor | None = None
+    groups: Tensor | None = None
 
     @property
     def capsule(self) -> Tensor:
         """Output capsule that each input capsule belongs to, ``[n]``
         (:func:`graphcaps.nn.hard_assignment.hard_assignment`)."""
         mean = None if self.mean_coefficients is None else self.mean_coefficients[-1]
-        return hard_assignment(self.assignment, mean)
+        return hard_assignment(self.assignment, mean, self.groups)
 
     def capsule_after(self, iteration: int) -> Tensor:
         """Output capsule that each input capsule belongs to after a routing iteration, from 0 on, ``[n]``."""
         mean = None if self.mean_coefficients is None else self.mean_coefficients[iteration]
-        return hard_assignment(self.iterations[iteration], mean)
+        return hard_assignment(self.iterations[iteration], mean, self.groups)
 
     @property
     def lift(self) -> Tensor | None:
@@ -193,6 +198,7 @@ class StoreExplanationData(ShapeRepr):
         network_share (Tensor, optional): ``[G]``, likewise.
         mean_coefficients (tuple, optional): Per level ``[R, J]``, of the explained model, the first member of a
             committee.
+        assigns_groups (bool): Whether the nodes of a group belong to one capsule. (default: True)
     """
 
     class_names: tuple[str, ...]
@@ -223,6 +229,7 @@ class StoreExplanationData(ShapeRepr):
     part_names: tuple[str, ...] = ()
     network_share: Tensor | None = None
     mean_coefficients: tuple[Tensor, ...] | None = None
+    assigns_groups: bool = True
 
     def __len__(self) -> int:
         return self.node_ptr.numel() - 1
@@ -245,9 +252,20 @@ class StoreExplanationData(ShapeRepr):
             iteration (int, optional): Routing iteration, from 0 on. (default: the last)
         """
         means = None if self.mean_coefficients is None else self.mean_coefficients[level]
-        if iteration is None:
-            return hard_assignment(self.assignments[level], None if means is None else means[-1])
-        return hard_assignment(self.iterations[level][iteration], None if means is None else means[iteration])
+        c = self.assignments[level] if iteration is None else self.iterations[level][iteration]
+        mean = None if means is None else means[-1 if iteration is None else iteration]
+        return hard_assignment(c, mean, None if level else self.groups)
+
+    @cached_property
+    def groups(self) -> Tensor | None:
+        """Group of each node that is assigned as a whole, as the first row of the group, ``[N]``
+        (:func:`graphcaps.ops.structure.modularity_groups.modularity_groups`); ``None`` if each node is assigned by
+        itself."""
+        if not self.assigns_groups:
+            return None
+        first = self.node_ptr[:-1].repeat_interleave(self.edge_ptr.diff())
+        source, target = (self.edges + first).numpy()
+        return torch.from_numpy(modularity_groups(source, target, self.node_graph.numpy()))
 
     @property
     def capsule_use(self) -> CapsuleUse:

@@ -17,7 +17,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
 from graphcaps.nn.collate import attach_precomputed
-from graphcaps.nn.hard_assignment import hard_assignment
+from graphcaps.nn.hard_assignment import group_nodes, hard_assignment
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
@@ -233,7 +233,8 @@ def capsules_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
     count = graphs.target.numel()
     network, batch = _hgcn_batch(model, graphs.x, graphs.edge_index, graphs.batch, count, graphs.edge_attr)
     c, means = network.forward_batch(batch).levels[0].assignment, network.mean_coefficients
-    return hard_assignment(c[: graphs.x.size(0)], None if means is None else means[0][-1])
+    groups = group_nodes(batch) if network.assigns_groups else None
+    return hard_assignment(c, None if means is None else means[0][-1], groups)[: graphs.x.size(0)]
 
 
 def _hgcn_batch(

@@ -19,11 +19,9 @@ from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
-from graphcaps.ops.routing.iterations import capsules_of_assignment
 from graphcaps.ops.squash import RELEASED_EPSILON
-from graphcaps.ops.structure.pool_members import average_groups
 from graphcaps.profiling import profiled
-from graphcaps.types import CapsuleLevel, CoarseLevel, Contributions, EdgeTable, Routing, Segments
+from graphcaps.types import CapsuleLevel, Contributions, EdgeTable, Segments
 
 __all__ = ["CapsuleLayer"]
 
@@ -67,8 +65,6 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         context (Context, optional): The same with residual layers; excludes ``trunk``.
         edge_kinds (tuple or int): Number of values of each edge label column: :math:`\hat A u` over nodes becomes an
             :class:`EdgeModulation`. A trunk or context has its own. (default: (), labels are not read)
-        groups (bool): Whether the nodes of a precomputed group have the same coefficients: c is replaced by its mean
-            over the group (:func:`graphcaps.ops.structure.pool_members.average_groups`). (default: False)
         detach (bool, optional): Whether c carries no gradient. (default: according to the formulation)
         method (str): As in :func:`graphcaps.ops.route`. (default: "auto")
         lead (tuple): Leading axes of the parameters. (default: ())
@@ -100,7 +96,6 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         trunk: Trunk | None = None,
         context: Context | None = None,
         edge_kinds: int | tuple[int, ...] = (),
-        groups: bool = False,
         detach: bool | None = None,
         method: RoutingMethod = "auto",
         lead: tuple[int, ...] = (),
@@ -131,7 +126,6 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         modulates = bool(kinds) and message_passing is None
         self.modulation = EdgeModulation(in_channels, kinds, lead=lead) if modulates else None
         self.detach = self.released if detach is None else detach
-        self.groups = groups
         self.weight = nn.Parameter(torch.empty(*lead, num_capsules, in_channels, capsule_dim))
         self.bias = nn.Parameter(torch.empty(*lead, num_capsules, capsule_dim))
         self.reset_parameters()
@@ -176,18 +170,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         h = propagate(hat, edges) if message_passing is None else message_passing(hat, edges, segments)
         return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
 
-    def route(
-        self,
-        hop: Hop,
-        edges: EdgeTable,
-        segments: Segments,
-        *,
-        groups: CoarseLevel | None = None,
-        trace: bool = False,
-    ) -> CapsuleLevel:
+    def route(self, hop: Hop, edges: EdgeTable, segments: Segments, *, trace: bool = False) -> CapsuleLevel:
         """The second half of ``forward``: routing, and the graph of the output capsules.
-
-        A layer with groups needs the level ``groups`` of the batch.
 
         With ``trace`` the assignments of every iteration and the contributions to the lengths of the output capsules
         are kept; no assignment carries a gradient.
@@ -204,22 +188,6 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
                 method=self.method,
                 **self._routing(trace),  # type: ignore[arg-type]
             )
-            if self.groups:
-                assert groups is not None, "a layer with groups needs their level"
-                assignment = average_groups(routing.assignment, groups)
-                output = capsules_of_assignment(
-                    hop.h,
-                    self.weight,
-                    self.bias,
-                    segments,
-                    assignment,
-                    mean if self.released else None,
-                    self._epsilon,
-                )
-                iterations = routing.iterations
-                if iterations is not None:  # the last one is what the capsules are computed from
-                    iterations = torch.cat([iterations[:-1], assignment.unsqueeze(0)])
-                routing = Routing(output, assignment, iterations)
             capsules = self._add_residual(routing.capsules, mean)
         with profiled("coarsening"):
             adjacency = self._clamp(coarsen(routing.assignment, edges, segments)) if self.coarsen else None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.nn.hard_assignment import MeanCoefficients, hard_assignment, smallest_share
+from graphcaps.nn.hard_assignment import MeanCoefficients, group_nodes, hard_assignment, smallest_share
 from graphcaps.types import GraphBatch, HGCNOutput
 
 __all__ = ["CapsuleCollapseWarning", "CapsuleUse", "collapse_warning", "count_nodes", "measure_capsule_use"]
@@ -73,7 +73,7 @@ def collapse_warning(uses: Iterable[CapsuleUse]) -> str:
     start = f"O{only}" if len(listed) == 1 else f"In {len(collapsed)} of {len(listed)} trainings o{only}"
     return (
         f"{start}: almost all nodes belong to it, so the parts in explanations say little. "
-        'Try parts="groups" (train --parts groups), another seed or fewer capsules (docs/parts.md).'
+        "Try another seed, several restarts (train --restarts 8) or fewer capsules (docs/parts.md)."
     )
 
 
@@ -114,7 +114,8 @@ def measure_capsule_use(
         output = model.forward_batch(batch)
         assert isinstance(output, HGCNOutput)
         c = output.levels[0].assignment
-        capsule = hard_assignment(c, None if means is None else means[0][-1])
+        groups = group_nodes(batch) if model.assigns_groups else None
+        capsule = hard_assignment(c, None if means is None else means[0][-1], groups)
         counts = count_nodes(capsule, c.size(-1), batch.segments.row_mask)
         total = counts if total is None else total + counts
     model.train(was_training)

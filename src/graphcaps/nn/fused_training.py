@@ -132,7 +132,7 @@ def fused_network(
 
 def _is_plain(layer: CapsuleLayer) -> bool:
     """Whether a layer is one of the released program, without the extensions."""
-    extended = layer.trunk or layer.context or layer.modulation or layer.groups
+    extended = layer.trunk or layer.context or layer.modulation
     return layer.released and layer.detach and not extended and layer.method in ("auto", "factored")
 
 

@@ -42,6 +42,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         export_formats (tuple): Suffixes of the files that the model can be exported to. Not among them are formats
             without an operation that the model needs, such as a stable sort in ONNX. (default: .pt2 and .onnx)
         has_capsules (bool): Whether the output is an :class:`HGCNOutput`, with levels of capsules. (default: False)
+        assigns_groups (bool): Whether the nodes of a connected group belong to one capsule
+            (:mod:`graphcaps.nn.hard_assignment`), and not each node to its own. (default: True)
         mean_coefficients (tuple, optional): Per level of a trained model with capsules, the means of its routing
             coefficients over the training graphs, of each iteration, ``[R, J]``, which say what capsule a node belongs
             to (:mod:`graphcaps.nn.hard_assignment`). They are measured after the training. (default: ``None``)
@@ -58,6 +60,7 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     edge_kinds: tuple[int, ...] = ()
     export_formats: ClassVar[tuple[str, ...]] = (".pt2", ".onnx")
     has_capsules: ClassVar[bool] = False
+    assigns_groups: bool = True
     mean_coefficients: tuple[Tensor, ...] | None = None
     replica_options: ClassVar[tuple[str, ...]] = ()
     order_invariant: ClassVar[bool] = True

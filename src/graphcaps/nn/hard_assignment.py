@@ -1,9 +1,14 @@
-r"""The capsule that a node belongs to: the one that gets more of it than of an average node of the training graphs.
+r"""The capsule that a node belongs to: the one that gets more of its group than of an average node.
 
 Routing sends a part of every node to every capsule. If all coefficients of a capsule are a little larger than those of
 the others, it has the largest coefficient of every node, although coefficients tell nodes apart. With means of
-(0.135, 0.11) over all nodes, a node with coefficients (0.14, 0.10) goes more to the first capsule than an average node
-does, and one with (0.13, 0.12) more to the second. The ratio of a coefficient to its mean is called *lift*.
+(0.135, 0.11) over all nodes of the training graphs, a node with coefficients (0.14, 0.10) goes more to the first
+capsule than an average node does, and one with (0.13, 0.12) more to the second. The ratio of a coefficient to its mean
+is called *lift*.
+
+Coefficients of single nodes vary within a ring or a chain. Nodes are therefore assigned together with the connected
+group that they are in (:func:`graphcaps.ops.structure.modularity_groups.modularity_groups`), by the mean of its
+coefficients. Groups come from the edges alone, so that scores and training are those of the model without them.
 """
 
 from __future__ import annotations
@@ -11,12 +16,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcaps.types import HGCNOutput, Segments
+from graphcaps.ops.propagation.propagation import edge_list
+from graphcaps.ops.structure.modularity_groups import modularity_groups
+from graphcaps.types import GraphBatch, HGCNOutput, Segments
 
 __all__ = [
     "LIFT_TOLERANCE",
     "MIN_SHARE",
     "MeanCoefficients",
+    "group_nodes",
     "hard_assignment",
     "lift",
     "smallest_share",
@@ -50,7 +58,20 @@ def lift(coefficients: Tensor, mean: Tensor) -> Tensor:
     return coefficients.double() / mean.to(coefficients.device).double().clamp_min(smallest).unsqueeze(-2)
 
 
-def hard_assignment(coefficients: Tensor, mean: Tensor | None) -> Tensor:
+def group_nodes(batch: GraphBatch) -> Tensor:
+    """The group of each node of a batch, as the first row of that group, ``[*lead, V]``; padding rows are groups."""
+    segments, pairs = batch.segments, edge_list(batch.edges)
+    *lead, V = segments.index.shape
+    rows = torch.arange(segments.index.numel()).reshape(-1, V)
+    once = pairs.source < pairs.target
+    source, target = (ends[once].cpu().numpy() for ends in (pairs.source, pairs.target))
+    offset = (segments.num_graphs + 1) * torch.arange(len(rows)).unsqueeze(1)  # padding is a graph of its own
+    graph = (segments.index.cpu().reshape(-1, V) + offset).reshape(-1).numpy()
+    groups = torch.from_numpy(modularity_groups(source, target, graph)).reshape(-1, V)
+    return (groups - rows[:, :1]).reshape(*lead, V).to(segments.index.device)
+
+
+def hard_assignment(coefficients: Tensor, mean: Tensor | None, groups: Tensor | None = None) -> Tensor:
     """The output capsule that each input capsule belongs to, ``[..., n]``: that with its largest :func:`lift`.
 
     An input capsule all of whose coefficients are the means, up to :data:`LIFT_TOLERANCE`, belongs to the capsule with
@@ -61,7 +82,11 @@ def hard_assignment(coefficients: Tensor, mean: Tensor | None) -> Tensor:
         coefficients (Tensor): Routing coefficients, ``[..., n, J]``.
         mean (Tensor, optional): Their means over training graphs, ``[..., J]``. Without these, the capsule with the
             largest coefficient is returned.
+        groups (Tensor, optional): Group of each input capsule, from 0 to n − 1, ``[..., n]``. Coefficients are replaced
+            by their means over groups, which leaves ``mean`` as it is. (default: each is a group)
     """
+    if groups is not None:
+        coefficients = _average(coefficients, groups)
     largest = coefficients.argmax(-1)
     if mean is None:
         return largest
@@ -70,6 +95,14 @@ def hard_assignment(coefficients: Tensor, mean: Tensor | None) -> Tensor:
     average = lift(mean.to(coefficients.device).unsqueeze(-2), mean)
     is_average = ((relative - average).abs() <= LIFT_TOLERANCE).all(-1)
     return torch.where(is_average, largest, relative.argmax(-1))
+
+
+def _average(coefficients: Tensor, groups: Tensor) -> Tensor:
+    """Coefficients of the group of each row, in float64: the order of rows hardly changes the sums."""
+    values, index = coefficients.double(), groups.unsqueeze(-1).expand_as(coefficients)
+    sums = torch.zeros_like(values).scatter_add_(-2, index, values)
+    counts = torch.zeros_like(values).scatter_add_(-2, index, torch.ones_like(values))
+    return (sums / counts.clamp_min(1)).gather(-2, index)
 
 
 class MeanCoefficients:

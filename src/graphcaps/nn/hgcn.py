@@ -30,11 +30,9 @@ from graphcaps.ops.fused_loss.fused_loss import FusedNetwork
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO
 from graphcaps.ops.routing import RoutingMethod
-from graphcaps.ops.structure.modularity_groups import ModularityGroups
-from graphcaps.ops.structure.precomputation import Precomputation
 from graphcaps.profiling import profiled
 from graphcaps.registry import MODELS, Choices, DataOption, Interval, ScoreKind
-from graphcaps.types import CoarseLevel, GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
+from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, LossTerms, ModelOutput
 
 __all__ = ["HGCN", "auto_class_residual", "auto_dropout", "auto_reconstruct_up_to"]
 
@@ -118,8 +116,8 @@ class HGCN(GraphModel):
         residual (bool): Whether the mean input capsule is added to every output capsule. (default: True)
         residual_nodes (int, optional): Fixed divisor of the released residual over nodes; ``None`` divides by the
             number of nodes of each graph. (default: None)
-        class_residual (bool): Whether class capsules have the residual, too; ignored without ``residual``, and with
-            ``parts="groups"``, which has none. (default: True)
+        class_residual (bool): Whether class capsules have the residual, too; ignored without ``residual``.
+            (default: True)
         disentangle (bool): Whether features are projected onto factors. (default: True)
         reconstruction (bool): Whether there is a decoder. (default: True)
         reconstruct_up_to (int, optional): Extension: for graphs with more nodes the reconstruction loss is an unbiased
@@ -142,10 +140,7 @@ class HGCN(GraphModel):
         parts (str, optional): Extension: ``"blocks"`` trains the capsules of the first level to be parts of the graph,
             one kind of part per capsule, with :class:`Context` under the votes, gradient through the routing, and a
             loss (:func:`graphcaps.nn.part_loss.block_loss`); ``num_capsules[0]`` is then the largest number of kinds.
-            ``"groups"`` assigns connected groups of nodes as a whole, which are computed from the graph
-            (:class:`graphcaps.ops.structure.modularity_groups.ModularityGroups`): routing coefficients are averaged
-            over each group, with gradient through the routing, and class capsules have no residual. (default: None,
-            the published model)
+            (default: None, the published model)
         parts_weight (float): Weight of the loss of ``"blocks"``. (default: 1.0)
         upper_margin (float): Length from which the capsule of the true class has no loss, in training. The loss in
             evaluation mode has the published margins whatever those in training are, so that the validation losses of
@@ -235,16 +230,17 @@ class HGCN(GraphModel):
                 "HGCN", "routing", f"be one of {', '.join(get_args(RoutingMethod))}", repr(routing)
             )
         check_parts(parts, parts_weight)
-        if parts == "blocks" and trunk is not None:
+        if parts is not None and trunk is not None:
             raise ArgumentError("HGCN", "trunk", f"be None beside parts='{parts}'", "both")
         _check_context(context, context_layers)
-        if context != "none" and (parts == "blocks" or trunk is not None):
-            other = f"parts='{parts}'" if parts == "blocks" else "a trunk"
+        if context != "none" and (parts is not None or trunk is not None):
+            other = "a trunk" if parts is None else f"parts='{parts}'"
             raise ArgumentError("HGCN", "context", f"be 'none' beside {other}", repr(context))
         if not num_capsules:
             raise ArgumentError("HGCN", "num_capsules", "name at least one hidden level", "()")
         self.formulation = formulation
         self.parts, self.parts_weight = parts, parts_weight
+        self.assigns_groups = parts is None  # parts trains the assignment of single nodes
         set_margins(self, upper_margin, lower_margin)
         self.edge_kinds = check_edge_kinds("HGCN", edge_kinds)
         self.primary: PrimaryCapsules | InputCapsules
@@ -262,7 +258,7 @@ class HGCN(GraphModel):
             self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
         width = self.primary.capsule_dim
         passing: Context | None = None
-        if parts == "blocks":
+        if parts is not None:
             passing = Context(width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, edge_kinds=self.edge_kinds, lead=lead)
         elif context != "none":
             passing = Context(
@@ -273,9 +269,6 @@ class HGCN(GraphModel):
                 edge_kinds=self.edge_kinds,
                 lead=lead,
             )
-        # With averaged coefficients and the residual some trainings did not start: probably because it is longer than
-        # the votes at first, where the squash has hardly a gradient.
-        class_residual = class_residual and parts != "groups"
         layers = []
         for level, size in enumerate((*num_capsules, num_classes)):
             over_nodes = level == 0
@@ -295,7 +288,6 @@ class HGCN(GraphModel):
                     else None,
                     context=passing if over_nodes else None,
                     edge_kinds=self.edge_kinds if over_nodes and not trunk and passing is None else (),
-                    groups=over_nodes and parts == "groups",
                     detach=False if finds_parts else None,
                     method=routing,
                     lead=lead,
@@ -321,22 +313,6 @@ class HGCN(GraphModel):
         with the host."""
         trunks = [cast(CapsuleLayer, layer).trunk for layer in self.layers]
         return all(trunk is None or trunk.capturable for trunk in trunks)
-
-    @property
-    def precomputation(self) -> Precomputation | None:
-        """The groups of ``parts="groups"``; ``None`` without this option."""
-        return ModularityGroups() if self.parts == "groups" else None
-
-    def _groups(self, batch: GraphBatch) -> CoarseLevel | None:
-        """The level of groups of a batch, if the model reads it."""
-        if self.parts != "groups":
-            return None
-        if len(batch.levels) != 1:
-            fix = "Make batches from graphcaps.data.precompute.precompute(store, model.precomputation)."
-            raise ArgumentError(
-                "HGCN", "batch", "have a precomputed level of groups", f"{len(batch.levels)}", fix
-            )
-        return batch.levels[0]
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):
@@ -380,8 +356,7 @@ class HGCN(GraphModel):
         with profiled("hop"):
             hop = first.hop(u, batch.edges, segments)
         primary = u if trace else hop.inputs
-        groups = self._groups(batch)
-        level = first.route(hop, batch.edges, segments, groups=groups, trace=trace)
+        level = first.route(hop, batch.edges, segments, trace=trace)
         levels = [level]
         with profiled("class level"):
             for layer in above:
@@ -404,7 +379,7 @@ class HGCN(GraphModel):
                 )
             with profiled("reconstruction"):
                 loss = self.decoder(primary, batch.edges, segments, class_capsules=level.capsules, y=classes)
-        if self.parts != "blocks":
+        if self.parts is None:
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
         parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
         return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, parts_loss)

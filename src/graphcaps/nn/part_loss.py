@@ -34,7 +34,7 @@ __all__ = [
     "measure_block_loss",
 ]
 
-Parts = Literal["blocks", "groups"]
+Parts = Literal["blocks"]
 
 CONTEXT_LAYERS = 3
 """Layers of :class:`graphcaps.nn.Context` under the votes. Six were worse than three or four."""
@@ -56,7 +56,7 @@ class PartsOutput(HGCNOutput):
 def check_parts(parts: str | None, weight: float) -> None:
     """Rejects an unknown option, and a negative or infinite weight."""
     if parts is not None and parts not in get_args(Parts):
-        raise ArgumentError("HGCN", "parts", "be None, 'blocks' or 'groups'", repr(parts))
+        raise ArgumentError("HGCN", "parts", "be None or 'blocks'", repr(parts))
     if not 0 <= weight < float("inf"):
         raise ArgumentError("HGCN", "parts_weight", "be 0 or more, and finite", weight)
 

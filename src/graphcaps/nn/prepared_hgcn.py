@@ -85,7 +85,6 @@ class PreparedHGCN:
             and primary.factor_squash == "joined"
             and first.trunk is None
             and first.context is None
-            and not first.groups
             and not model.lead
             and primary.weight.device.type == "cpu"
             and primary.weight.dtype in (torch.float32, torch.float64)

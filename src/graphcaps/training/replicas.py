@@ -19,6 +19,7 @@ __all__ = [
     "replica_model",
     "select_replicas",
     "slice_replicas",
+    "spread_sample",
     "stack_replicas",
 ]
 
@@ -153,3 +154,8 @@ def slice_replicas(state: Mapping[str, Tensor], first: int, end: int) -> dict[st
 def join_replicas(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The state of all replicas from the states of consecutive parts of them; undoes :func:`slice_replicas`."""
     return {name: torch.cat([state[name] for state in states]) for name in states[0]}
+
+
+def spread_sample(indices: Tensor, most: int) -> Tensor:
+    """At most this many of some indices, evenly spread: graphs of a data set are often sorted by class."""
+    return indices[:: max(1, -(-indices.numel() // most))]

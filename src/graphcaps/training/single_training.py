@@ -43,7 +43,7 @@ from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.ranks import Ranks
-from graphcaps.training.replicas import Replica
+from graphcaps.training.replicas import Replica, spread_sample
 from graphcaps.training.restarts import check_restarts
 from graphcaps.training.sample_weight import check_sample_weight
 from graphcaps.training.shared_store import check_same_data, check_same_run, share_store
@@ -52,9 +52,8 @@ from graphcaps.training.trainer import EpochEnd
 __all__ = ["FinalResult", "SingleTraining"]
 
 _BLOCK = 4096  # training graphs that are copied at a time to measure the accuracy of the kept model
-_GRAPHS_OF_MEANS = (
-    10_000  # at most: further graphs hardly change a mean, and a pass takes as long as an epoch
-)
+# At most: further graphs hardly change a mean or what is in use, and a pass takes as long as an epoch.
+_GRAPHS_OF_MEANS, _GRAPHS_OF_USE = 10_000, 1000
 _MEMBER_METRICS = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
 
 
@@ -428,8 +427,7 @@ class SingleTraining(ABC):
     def _fit_mean_coefficients(self, fitted: FittedModel) -> None:
         """Sets the mean routing coefficients of each member, of a forward pass over at most 10,000 training graphs."""
         try:
-            train = self.holdout.train
-            some = train[:: max(1, -(-train.numel() // _GRAPHS_OF_MEANS))]
+            some = spread_sample(self.holdout.train, _GRAPHS_OF_MEANS)
             blocks = (self.source[block].with_nodes() for block in some.split(_BLOCK))
             means = fitted.to(self.device).scorer.mean_coefficients(blocks)
         finally:
@@ -439,8 +437,9 @@ class SingleTraining(ABC):
                 member.mean_coefficients = found
 
     def _capsule_use(self, fitted: FittedModel) -> dict[str, Any]:
-        """Capsules in use over the validation graphs, or over the training graphs without those; {} if it has none."""
+        """Capsules in use over at most 1,000 validation graphs, or training graphs without those; {} if it has none."""
         graphs = self.holdout.validation if self.holdout.validation.numel() else self.holdout.train
+        graphs = spread_sample(graphs, _GRAPHS_OF_USE)
         use = fitted.scorer.capsule_use(self.source[graphs].with_nodes())
         return {} if use is None else {"capsule_use": asdict(use)}
 

@@ -35,7 +35,7 @@ from graphcaps.training.evaluator import (
 from graphcaps.training.graph_shards import GradientSum, GraphShard, ShardRunner
 from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replica_settings import ReplicaNumbers
-from graphcaps.training.replicas import Replica, copy_replicas_
+from graphcaps.training.replicas import Replica, copy_replicas_, spread_sample
 from graphcaps.training.sample_weight import normalise_weights
 from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
 from graphcaps.training.streaming import batch_source
@@ -46,6 +46,8 @@ __all__ = ["EpochEnd", "ReplicaTrainer", "StepMode", "Trainer", "TrainingError",
 
 _PRECOMPILE = "GRAPHCAPS_PRECOMPILE"
 """Environment variable: 0 compiles kernels when they are launched, one after another, and not before the first step."""
+
+_GRAPHS_OF_USE, _GRAPHS_OF_MEANS = 200, 1000  # of each replica: more hardly change which capsules are in use
 
 StepMode = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -380,12 +382,12 @@ class Trainer:
     def capsule_use(self) -> list[CapsuleUse]:
         """Capsules in use of the lowest level with the present weights, one entry per replica.
 
-        Over the validation graphs of a replica, or over its training graphs if it has none. Empty for a model without
-        capsules.
+        Over at most 200 validation graphs of a replica, or training graphs if it has no others, by the means over at
+        most 1,000 of its training graphs. Empty for a model without capsules.
         """
         validation = [with_nodes(replica.validation, self.store) for replica in self.replicas]
         graphs = [
-            chosen if chosen.numel() else replica.train
+            spread_sample(chosen if chosen.numel() else replica.train, _GRAPHS_OF_USE)
             for chosen, replica in zip(validation, self.replicas, strict=True)
         ]
         source = batch_source(self.store, self._device)
@@ -394,7 +396,7 @@ class Trainer:
             for chunk in pad_indices(graphs).split(self._evaluation_batch_size(graphs), 1):
                 yield source.batch(self.x, chunk)
 
-        training = [replica.train for replica in self.replicas]
+        training = [spread_sample(replica.train, _GRAPHS_OF_MEANS) for replica in self.replicas]
         with matmul_precision(self.config.precision, self._device):
             return measure_capsule_use(self.model, batches(graphs), batches(training))
 

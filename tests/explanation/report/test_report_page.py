@@ -22,6 +22,7 @@ from graphcaps.explanation.report.report_data import read_block
 from graphcaps.explanation.report.report_page import SCRIPTS, page_script
 from graphcaps.explanation.report.report_text import describe, measure_sets, measured_accuracy
 from graphcaps.metrics import MIN_CALIBRATION_GRAPHS, NUM_BINS, class_metrics
+from graphcaps.nn.hard_assignment import hard_assignment
 from tests.explanation.synthetic import FakeModel, make_explanations, make_store
 from tests.small_models import train_small
 
@@ -41,7 +42,8 @@ def test_columns_hold_the_explanations(tmp_path: Path) -> None:
     assert columns["node_ptr"].tolist() == explanations.node_ptr.tolist()
     assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == explanations.edges.tolist()
     for number in (1, 2):
-        assert columns[f"top_0_{number}"].tolist() == explanations.iterations[0][number].argmax(-1).tolist()
+        expected = hard_assignment(explanations.iterations[0][number], None, explanations.groups)
+        assert columns[f"top_0_{number}"].tolist() == expected.tolist()
         weights = columns[f"weights_0_{number}"].reshape(-1, 4) / 255
         assert np.abs(weights - explanations.iterations[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
     above = columns["weights_1_2"].reshape(8, 4, 2) / 255

@@ -27,7 +27,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"reconstruct_up_to": 8},
     {"formulation": "paper"},
     {"parts": "blocks"},
-    {"parts": "groups"},
     {"context": "gated"},
     {"context": "gin"},
 ]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import Tensor
 
 from graphcaps.data.batching import collate_padded
-from graphcaps.data.precompute import precompute
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.propagation.propagation import propagate
 from graphcaps.ops.ragged.reductions import clear_padding
-from graphcaps.ops.structure.modularity_groups import ModularityGroups
-from graphcaps.ops.structure.pool_members import MemberReduction, average_groups, pool_members
+from graphcaps.ops.structure.pool_members import MemberReduction, pool_members
 from graphcaps.types import CoarseLevel
 from tests.coarse_levels import levelled_store
-from tests.graphs import assert_equal, random_graphs
+from tests.graphs import assert_equal
 
 BATCH = torch.tensor([[1, 0, 4], [3, 2, -1], [-1, -1, -1]])
 
@@ -58,29 +54,6 @@ def test_equals_a_loop(number: int, reduction: MemberReduction) -> None:
     gradients = [torch.autograd.grad((each * direction).sum(), x)[0] for each in (pooled, expected)]
     assert_equal(gradients[0], gradients[1], "gradient")
     assert gradients[0].abs().max() > 0
-
-
-def test_average_of_groups_equals_a_loop() -> None:
-    graphs = random_graphs([7, 12, 1, 4, 9])
-    store = precompute(graphs.as_store(), ModularityGroups(), dtype=torch.float64)
-    batch = collate_padded(store, graphs.x, BATCH, 30)
-    members = batch.levels[0].members
-    x = torch.randn(
-        3, 30, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True
-    )
-    averaged, expected = average_groups(x, batch.levels[0]), torch.zeros_like(x)
-    for f in range(3):
-        ptr = members.segments.ptr[f].tolist()
-        for first, end in pairwise(ptr):
-            own = members.source[f, first:end]
-            expected = expected.index_put(
-                (torch.tensor(f), own), x[f, own].mean(0).expand(len(own), 4), accumulate=True
-            )
-    assert_equal(averaged, expected)
-    assert not averaged[2].any()  # padding only
-    direction = torch.randn_like(expected)
-    gradients = [torch.autograd.grad((each * direction).sum(), x)[0] for each in (averaged, expected)]
-    assert_equal(gradients[0], gradients[1], "gradient")
 
 
 def test_rows_that_share_a_maximum_share_its_gradient() -> None:

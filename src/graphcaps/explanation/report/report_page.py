@@ -387,6 +387,7 @@ def _as_store(one: ExplanationData) -> StoreExplanationData:
         part_names=one.part_names,
         network_share=None if one.network_share is None else torch.tensor([one.network_share]),
         mean_coefficients=_means(one),
+        assigns_groups=one.levels[0].groups is not None,
     )
 
 

@@ -246,7 +246,6 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "activate": TritonForm("activation.activation_triton", "activate", _activate),
     "adam_update": TritonForm("adam.adam_triton", "adam_update_"),
     "apply_dropout": TritonForm("activation.activation_triton", "apply_dropout", _without_mask),
-    "average_groups": TritonForm("structure.average_groups_triton", "average_groups", _float32),
     "batch_norm": TritonForm("batch_norm.batch_norm_triton", "batch_norm", _normalised_rows),
     "block_loss": TritonForm("block_loss.block_loss_triton", "block_loss", _block_loss),
     "capsules_of_assignment": TritonForm(

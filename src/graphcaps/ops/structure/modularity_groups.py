@@ -1,157 +1,160 @@
-"""Connected groups of the nodes of one graph, by modularity."""
+"""Connected groups of the nodes of graphs, by modularity."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphcaps.ops.structure.precomputation import GraphLevel, GraphStructure, PlainGraph, Precomputation
-
-__all__ = ["CYCLE_WEIGHT", "MAX_CYCLE", "ModularityGroups", "modularity", "modularity_groups", "short_cycles"]
+__all__ = ["CYCLE_WEIGHT", "cycle_edges", "modularity", "modularity_groups"]
 
 CYCLE_WEIGHT = 2.0
-"""Weight of an edge on a short cycle; every other edge has weight 1."""
-MAX_CYCLE = 8
-"""Nodes of the longest cycle whose edges have that weight."""
+"""Weight of an edge on a cycle; every other edge has weight 1."""
 _COLOUR_ROUNDS = 8
 _DIGITS = 12  # gains that differ by less are equal
 
-
-@dataclass(frozen=True)
-class ModularityGroups(Precomputation):
-    """One coarser level whose nodes are the groups of :func:`modularity_groups`.
-
-    Args:
-        cycle_weight (float): Weight of an edge on a short cycle. (default: 2.0)
-    """
-
-    kind: ClassVar[str] = "modularity-groups"
-
-    cycle_weight: float = CYCLE_WEIGHT
-
-    @property
-    def level_weights(self) -> tuple[int, ...]:
-        return (0,)
-
-    def compute(self, graph: PlainGraph) -> GraphStructure:
-        from scipy.sparse import csr_array  # late: HGCN, which every command imports, has this as an option
-
-        groups = modularity_groups(graph, self.cycle_weight)
-        members = groups.argsort(kind="stable")
-        ptr = np.concatenate([[0], np.bincount(groups).cumsum()])
-        shape = (len(ptr) - 1, graph.num_nodes)
-        membership = csr_array((np.ones(len(members)), members, ptr), shape=shape)
-        adjacency = csr_array(membership @ graph.adjacency() @ membership.T)
-        return GraphStructure((GraphLevel(adjacency, ptr, members),))
+Index = NDArray[np.int64]
 
 
-def modularity_groups(graph: PlainGraph, cycle_weight: float = CYCLE_WEIGHT) -> NDArray[np.int64]:
-    r"""The group of each node, ``[n]``, from 0 on in the order of their first nodes. Every group is connected.
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Neighbouring groups a and b with the edge weight between them; forbidden ones are not merged directly."""
 
-    Groups are merged as long as that raises the modularity (Newman and Girvan, 2004)
+    a: Index
+    b: Index
+    weight: NDArray[np.float64]
+    forbidden: NDArray[np.bool_]
+
+    def select(self, kept: NDArray[np.bool_]) -> _Pairs:
+        return _Pairs(self.a[kept], self.b[kept], self.weight[kept], self.forbidden[kept])
+
+    def relabel(self, merged: Index) -> _Pairs:
+        """Pairs of different groups after mergers, once each, with sums of weights; forbidden if all of them are."""
+        a, b = merged[self.a], merged[self.b]
+        between = a != b
+        keys = np.minimum(a, b)[between] * len(merged) + np.maximum(a, b)[between]
+        keys, index = np.unique(keys, return_inverse=True)
+        free = np.bincount(index, ~self.forbidden[between], len(keys)) > 0
+        weight = np.bincount(index, self.weight[between], len(keys)).astype(np.float64)
+        return _Pairs(keys // len(merged), keys % len(merged), weight, ~free)
+
+
+def modularity_groups(source: Index, target: Index, graph: Index) -> Index:
+    r"""The group of each node of some graphs, as the first node of that group, ``[n]``. Every group is connected.
+
+    Groups are merged as long as that raises the modularity of their graph (Newman and Girvan, 2004)
 
     .. math:: Q = \sum_g \frac{w_g}{W} - \Big(\frac{d_g}{M}\Big)^2
 
     with edge weights :math:`w_g` inside group g and W in all, the sum :math:`d_g` of the degrees of its nodes, and M of
     all degrees. Q is largest for groups that are dense inside with few edges between them; their number follows from
-    the graph, about :math:`\sqrt{M / 2}` for sparse ones. Edges on a cycle of at most eight nodes have a larger weight,
-    so that rings stay whole.
+    the graph, about :math:`\sqrt{M / 2}` for sparse ones. Edges on a cycle have a larger weight, so that rings stay
+    whole.
 
     At first every node is a group. In each round two groups are merged if neither has another neighbour that it would
     gain more with. Equal gains are told apart by the structure around the nodes; pairs that are equal in that, too,
     are merged together, or not at all if Q would fall. The result therefore does not depend on the order of nodes,
-    except in graphs whose nodes Weisfeiler-Lehman colours confuse.
+    except in graphs whose nodes Weisfeiler-Lehman colours confuse, nor on the other graphs.
+
+    Args:
+        source, target (array): The nodes of each edge, every edge once, ``[m]``; nodes of all graphs count from 0.
+        graph (array): Graph of each node, ``[n]``.
     """
-    n = graph.num_nodes
-    source = np.repeat(np.arange(n), graph.degree)
-    upper = source < graph.neighbours
-    a, b = source[upper], graph.neighbours[upper]
-    weight = np.where(short_cycles(graph)[upper], cycle_weight, 1.0)
-    weight = weight / max(weight.sum(), 1.0)  # share of each edge in all edge weights
-    volume = graph.degree / max(len(source), 1)  # share of each node in all degrees
-    colour = _colours(graph)
-    groups, forbidden = np.arange(n), np.zeros(len(a), dtype=bool)
-    while len(a):
-        gain = np.round(weight - 2 * volume[a] * volume[b], _DIGITS)
-        allowed = (gain > 0) & ~forbidden
-        if not allowed.any():
-            break
-        rank = np.where(allowed, _ranks(gain, colour[a] + colour[b], colour[a] ^ colour[b]), -1)
-        best = np.full(len(volume), -1)
-        np.maximum.at(best, a, rank)
-        np.maximum.at(best, b, rank)
-        chosen = allowed & (rank == best[a]) & (rank == best[b])
-        merged = _components(a[chosen], b[chosen], len(volume))
-        worse = _change(merged, a, b, weight, volume) <= 0
-        refused = chosen & worse[merged[a]]
+    n, num_graphs = len(graph), int(graph.max(initial=-1)) + 1
+    degree = np.bincount(source, minlength=n) + np.bincount(target, minlength=n)
+    weight = np.where(cycle_edges(source, target, n), CYCLE_WEIGHT, 1.0)
+    weight /= np.bincount(graph[source], weight, num_graphs)[
+        graph[source]
+    ]  # share of all edge weights of its graph
+    edges = np.bincount(graph[source], minlength=num_graphs)
+    volume = degree / np.maximum(2 * edges, 1)[graph]  # share of all degrees of its graph
+    colour = _colours(source, target, degree)
+    pairs = _Pairs(source, target, weight, np.zeros(len(source), dtype=bool))
+    group = np.arange(n)  # the group that a group was merged into, or itself
+    while len(pairs.a):
+        gain = np.round(pairs.weight - 2 * volume[pairs.a] * volume[pairs.b], _DIGITS)
+        allowed = (gain > 0) & ~pairs.forbidden
+        unfinished = np.zeros(num_graphs, dtype=bool)
+        unfinished[graph[pairs.a[allowed]]] = True
+        kept = unfinished[graph[pairs.a]]
+        pairs, gain, allowed = pairs.select(kept), gain[kept], allowed[kept]
+        chosen = np.flatnonzero(allowed)
+        chosen = chosen[_mutually_best(pairs.a[chosen], pairs.b[chosen], gain[chosen], colour)]
+        merged = _components(pairs.a[chosen], pairs.b[chosen], n)
+        refused = (_change(merged, pairs, volume) <= 0)[merged[pairs.a[chosen]]]
         if refused.any():  # all pairs of the component are equal, and Q would fall
-            forbidden |= refused
-            merged = _components(a[chosen & ~refused], b[chosen & ~refused], len(volume))
-        groups = merged[groups]
-        volume = np.bincount(merged, volume).astype(np.float64)
-        colour = _sum_colours(merged, colour, len(volume))
-        a, b, weight, forbidden = _merge_pairs(merged[a], merged[b], weight, forbidden)
-    first = np.unique(groups, return_index=True)[1]
-    return np.argsort(np.argsort(first))[np.unique(groups, return_inverse=True)[1]]
+            pairs.forbidden[chosen[refused]] = True
+            chosen = chosen[~refused]
+            merged = _components(pairs.a[chosen], pairs.b[chosen], n)
+        moved = np.flatnonzero(merged != np.arange(n))
+        into = merged[moved]
+        group[moved] = into
+        colour[np.unique(into)] = _mix(colour[np.unique(into)])
+        np.add.at(colour, into, _mix(colour[moved]))
+        np.add.at(volume, into, volume[moved])
+        pairs = pairs.relabel(merged)
+    return _roots(group)
 
 
-def modularity(graph: PlainGraph, groups: NDArray[np.int64], cycle_weight: float = CYCLE_WEIGHT) -> float:
-    """Q of :func:`modularity_groups` for any groups, edge by edge; 0 without edges."""
-    source = np.repeat(np.arange(graph.num_nodes), graph.degree)
-    weight = np.where(short_cycles(graph), cycle_weight, 1.0)
-    total = weight.sum()
-    if not total:
+def modularity(source: Index, target: Index, groups: Index) -> float:
+    """Q of :func:`modularity_groups` for any groups of one graph; 0 without edges."""
+    if not len(source):
         return 0.0
-    inside = weight[groups[source] == groups[graph.neighbours]].sum() / total
-    return float(inside - (np.bincount(groups[source]) ** 2).sum() / len(source) ** 2)
+    weight = np.where(cycle_edges(source, target, len(groups)), CYCLE_WEIGHT, 1.0)
+    inside = weight[groups[source] == groups[target]].sum() / weight.sum()
+    degree = np.bincount(groups[source], minlength=len(groups)) + np.bincount(
+        groups[target], minlength=len(groups)
+    )
+    return float(inside - (degree**2).sum() / (2 * len(source)) ** 2)
 
 
-def short_cycles(graph: PlainGraph, length: int = MAX_CYCLE) -> NDArray[np.bool_]:
-    """Whether each entry of ``graph.neighbours`` is on a cycle of at most ``length`` nodes, ``[m]``.
+def cycle_edges(source: Index, target: Index, num_nodes: int) -> NDArray[np.bool_]:
+    """Whether each edge is on a cycle, ``[m]``; the others are bridges.
 
-    An edge is on such a cycle if its ends are at most ``length - 1`` steps apart without it: the nodes within half of
-    these steps of each end meet.
+    An edge outside a spanning forest closes a cycle. An edge of the forest is on a cycle if an edge outside connects
+    the nodes below it with others. Every edge outside has a 64-bit hash, which is added to both of its nodes by
+    exclusive or; the sum over the nodes below an edge of the forest is 0 if no edge leaves them. In linear time.
     """
-    near = [set(graph.neighbours[a:b].tolist()) for a, b in zip(graph.ptr[:-1], graph.ptr[1:], strict=True)]
-    source = np.repeat(np.arange(graph.num_nodes), graph.degree)
-    on_cycle = np.zeros(len(source), dtype=bool)
-    known: dict[tuple[int, int], bool] = {}
-    for entry, (a, b) in enumerate(zip(source.tolist(), graph.neighbours.tolist(), strict=True)):
-        if a < b:
-            known[a, b] = _meet(near, a, b, length - 1)
-        on_cycle[entry] = known[min(a, b), max(a, b)]
-    return on_cycle
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+    n = num_nodes
+    pairs = coo_array((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n, n))
+    first = np.unique(connected_components(pairs, directed=False)[1], return_index=True)[1]
+    rows, columns = np.append(source, np.full(len(first), n)), np.append(target, first)
+    # A node more, connected with every component, is the root of one tree.
+    joined = coo_array((np.ones(len(rows)), (rows, columns)), shape=(n + 1, n + 1)).tocsr()
+    order, parent = breadth_first_order(joined, n, directed=False)
+    in_forest = (parent[source] == target) | (parent[target] == source)
+    below = np.zeros(n + 1, dtype=np.uint64)
+    hashes = _mix(np.flatnonzero(~in_forest).astype(np.uint64))
+    for ends in (source, target):
+        np.bitwise_xor.at(below, ends[~in_forest], hashes)
+    position = np.empty(n + 1, dtype=np.int64)
+    position[order] = np.arange(n + 1)
+    above = np.zeros(n + 1, dtype=np.int64)  # position of the parent, in the order of positions: ascending
+    above[1:] = position[parent[order[1:]]]
+    levels = [0, 1]
+    while levels[-1] <= n:
+        levels.append(1 + int(np.searchsorted(above[1:], levels[-1])))
+    sums = below[order]
+    for start, end in list(pairwise(levels))[:0:-1]:
+        firsts = start + np.flatnonzero(np.diff(above[start:end], prepend=-1))
+        sums[above[firsts]] ^= np.bitwise_xor.reduceat(sums[start:end], firsts - start)
+    below[order] = sums
+    child = np.where(parent[source] == target, source, target)
+    return ~in_forest | (below[child] != 0)
 
 
-def _meet(near: list[set[int]], a: int, b: int, steps: int) -> bool:
-    """Whether a path of at most ``steps`` edges joins a and b, other than their edge."""
-    reached, frontier = ({a}, {b}), [near[a] - {b}, near[b] - {a}]
-    taken = 2  # edges of the two frontiers
-    while taken <= steps + 1:
-        if taken <= steps and not frontier[0].isdisjoint(frontier[1]):
-            return True
-        side = int(len(frontier[1]) < len(frontier[0]))  # grow the smaller one
-        if not frontier[side]:
-            return False
-        reached[side].update(frontier[side])
-        grown = set().union(*(near[node] for node in frontier[side]))
-        frontier[side] = grown - reached[side] - ({b} if side == 0 else {a})
-        taken += 1
-        if taken <= steps and not frontier[side].isdisjoint(reached[1 - side]):
-            return True
-    return False
-
-
-def _colours(graph: PlainGraph) -> NDArray[np.uint64]:
+def _colours(source: Index, target: Index, degree: Index) -> NDArray[np.uint64]:
     """A number of each node that depends on the structure around it alone, ``[n]``."""
-    source = np.repeat(np.arange(graph.num_nodes), graph.degree)
-    colour = _mix(graph.degree.astype(np.uint64))
+    colour = _mix(degree.astype(np.uint64))
     for _ in range(_COLOUR_ROUNDS):
         sums = np.zeros_like(colour)
-        np.add.at(sums, source, colour[graph.neighbours])
+        np.add.at(sums, source, colour[target])
+        np.add.at(sums, target, colour[source])
         colour = _mix(colour * np.uint64(3) + sums)
     return colour
 
@@ -164,57 +167,48 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return value ^ (value >> np.uint64(31))
 
 
-def _sum_colours(merged: NDArray[np.int64], colour: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """Colours of the merged groups: a sum, which does not depend on the order."""
-    sums = np.zeros(count, dtype=np.uint64)
-    np.add.at(sums, merged, _mix(colour))
-    return sums
+def _mutually_best(
+    a: Index, b: Index, gain: NDArray[np.float64], colour: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """Whether each pair of groups has the largest gain, then the largest colours, of all pairs of both groups."""
+    end, pair = np.concatenate([a, b]), np.tile(np.arange(len(a)), 2)
+    for key in (gain, colour[a] + colour[b], colour[a] ^ colour[b]):
+        values = key[pair]
+        best = np.zeros(len(colour), dtype=key.dtype)  # all keys are at least 0
+        np.maximum.at(best, end, values)
+        kept = values == best[end]
+        end, pair = end[kept], pair[kept]
+    return np.bincount(pair, minlength=len(a)) == 2
 
 
-def _ranks(gain: NDArray[np.float64], *ties: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Position of each pair by gain, then by colours; equal pairs have equal positions."""
-    order = np.lexsort((*ties[::-1], gain))
-    keys = [column[order] for column in (gain, *ties)]
-    new = np.zeros(len(order), dtype=bool)
-    for column in keys:
-        new[1:] |= column[1:] != column[:-1]
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = new.cumsum()
-    return ranks
-
-
-def _components(a: NDArray[np.int64], b: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The connected component of each group, if these pairs are joined."""
+def _components(a: Index, b: Index, num_nodes: int) -> Index:
+    """The first node of the connected component of each node, if these pairs are joined, ``[n]``."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    pairs = coo_array((np.ones(len(a)), (a, b)), shape=(count, count))
-    return np.asarray(connected_components(pairs, directed=False)[1], dtype=np.int64)
+    ends, index = np.unique(np.concatenate([a, b]), return_inverse=True)
+    ones, shape = np.ones(len(a), dtype=np.int8), (len(ends), len(ends))
+    joined = coo_array((ones, (index[: len(a)], index[len(a) :])), shape=shape)
+    component = connected_components(joined, directed=False)[1]
+    merged = np.arange(num_nodes)
+    merged[ends] = ends[np.unique(component, return_index=True)[1]][component]
+    return merged
 
 
-def _change(
-    merged: NDArray[np.int64],
-    a: NDArray[np.int64],
-    b: NDArray[np.int64],
-    weight: NDArray[np.float64],
-    volume: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Change of Q by each merged group; 0 for a group that stays as it is."""
-    count = int(merged.max()) + 1
-    inside = merged[a] == merged[b]
-    edges = np.bincount(merged[a][inside], weight[inside], count)
-    squares = np.bincount(merged, volume, count) ** 2 - np.bincount(merged, volume**2, count)
-    return np.asarray(np.round(edges - squares, _DIGITS))
+def _change(merged: Index, pairs: _Pairs, volume: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Change of Q by each component, at its first group; 0 for a group that stays as it is."""
+    inside = merged[pairs.a] == merged[pairs.b]
+    edges = np.bincount(merged[pairs.a[inside]], pairs.weight[inside], len(merged))
+    members = np.unique([pairs.a[inside], pairs.b[inside]])
+    sums = np.bincount(merged[members], volume[members], len(merged))
+    squares = np.bincount(merged[members], volume[members] ** 2, len(merged))
+    return np.asarray(np.round(edges - (sums**2 - squares), _DIGITS))
 
 
-def _merge_pairs(
-    a: NDArray[np.int64], b: NDArray[np.int64], weight: NDArray[np.float64], forbidden: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Pairs of different groups, once each, with the sums of their weights; forbidden if all of them are."""
-    between = a != b
-    low, high = np.minimum(a, b)[between], np.maximum(a, b)[between]
-    pairs, index = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
-    index = index.reshape(-1)
-    count = pairs.shape[1]
-    free = np.bincount(index, ~forbidden[between], count) > 0
-    return pairs[0], pairs[1], np.bincount(index, weight[between], count).astype(np.float64), ~free
+def _roots(group: Index) -> Index:
+    """The last group of the chain of mergers of each node."""
+    while True:
+        above = group[group]
+        if np.array_equal(above, group):
+            return group
+        group = above

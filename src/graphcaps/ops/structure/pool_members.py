@@ -1,20 +1,18 @@
-"""Pooling of the nodes of a level into those of the next coarser one, and back."""
+"""Pooling of the nodes of a level into those of the next coarser one."""
 
 from __future__ import annotations
 
-import math
 from typing import Literal, get_args
 
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError, ShapeError
-from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.ragged.reductions import segment_max, segment_mean
-from graphcaps.ops.ragged.tiles import flat_index, segment_broadcast, segment_sum
-from graphcaps.ops.row_sums import select_rows, sum_rows
+from graphcaps.ops.ragged.tiles import flat_index, segment_sum
+from graphcaps.ops.row_sums import select_rows
 from graphcaps.types import CoarseLevel
 
-__all__ = ["MemberReduction", "average_groups", "pool_members"]
+__all__ = ["MemberReduction", "pool_members"]
 
 MemberReduction = Literal["sum", "mean", "max"]
 
@@ -59,25 +57,3 @@ def pool_members(x: Tensor, level: CoarseLevel, reduction: MemberReduction = "su
         weights = members.weights.to(x.dtype)
         rows = (weights.unsqueeze(-1) * rows.unsqueeze(-2)).flatten(-2)  # [*lead, P, H d]
     return segment_sum(rows, segments)
-
-
-def average_groups(x: Tensor, level: CoarseLevel) -> Tensor:
-    r"""Every row replaced by the mean over its coarse node, for a level in which each row is a member once.
-
-    .. math:: y_i = \frac{1}{|c|} \sum_{k \in c} x_k \quad\text{for all } i \in c
-
-    Args:
-        x (Tensor): Rows of the level below, ``[*lead, V, d]``.
-        level (CoarseLevel): A level of a batch.
-
-    Returns:
-        Tensor: ``[*lead, V, d]``; 0 at padding rows.
-    """
-    return select("average_groups", _average_groups, x)(x, level)
-
-
-def _average_groups(x: Tensor, level: CoarseLevel) -> Tensor:
-    means, source = pool_members(x, level, "mean"), level.members.source
-    *lead, V, d = x.shape
-    rows = segment_broadcast(means, level.members.segments).reshape(-1, d)  # 0 at padding
-    return sum_rows(rows, flat_index(source, V), math.prod(lead) * V).reshape(x.shape)
