@@ -112,10 +112,10 @@ def small_committee() -> FittedModel:
 
 
 @cache
-def two_level_model() -> FittedModel:
+def two_level_model(**options: Any) -> FittedModel:
     """HGCN with levels of four and three capsules on :func:`planted`, with a validation set and mean coefficients."""
     config = RunConfig(
-        model_arguments=HGCN_SMALL | {"num_capsules": (4, 3)},
+        model_arguments=HGCN_SMALL | {"num_capsules": (4, 3)} | options,
         training=TrainConfig(epochs=2, batch_size=8, learning_rate=0.01),
     )
     with warnings.catch_warnings():

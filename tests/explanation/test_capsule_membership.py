@@ -19,7 +19,7 @@ from graphcaps.explanation.explanation_data import NO_MEANS_NOTE
 from graphcaps.explanation.fidelity import pyg_batches
 from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.node_groups import find_groups, node_capsules
-from graphcaps.explanation.pyg_explainer import GraphProbabilities, capsules_of_nodes
+from graphcaps.explanation.pyg_explainer import GraphProbabilities, groups_of_nodes
 from graphcaps.explanation.report import explanation_page
 from graphcaps.explanation.report.report_data import explanation_columns, read_block
 from graphcaps.explanation.report.report_text import describe
@@ -120,7 +120,13 @@ def test_with_torch_geometric(model: FittedModel) -> None:
     encoded = encode_for_model(model, store)
     module = GraphProbabilities(model, centred=True, reference=encoded.x.mean(0))
     (graphs,) = pyg_batches(module, encoded, torch.tensor([0, 1, 2]))
-    assert torch.equal(capsules_of_nodes(module, graphs), explain_store(model, store).capsule)
+    whole = explain_store(model, store)
+    assert torch.equal(groups_of_nodes(module, graphs), whole.groups)
+    blocks = two_level_model(parts="blocks")
+    single = explain_store(blocks, store)
+    found = groups_of_nodes(GraphProbabilities(blocks, centred=True, reference=encoded.x.mean(0)), graphs)
+    assert found.tolist() == find_groups(single).group.tolist()
+    assert single.groups is None
 
 
 def test_missing_means_are_mentioned(model: FittedModel, tmp_path: Path) -> None:
@@ -133,9 +139,9 @@ def test_missing_means_are_mentioned(model: FittedModel, tmp_path: Path) -> None
         texts.append(" ".join(CliRunner().invoke(app, words, env={"COLUMNS": "80"}).stdout.split()))
         one = CliRunner().invoke(app, [*words, "--graph", "2"], env={"COLUMNS": "300"}).stdout
         where = (
-            "that gets more of it than of an average node"
+            "that gets more of its group than of an average node"
             if name == "with"
-            else "with its largest coefficient"
+            else "with the largest coefficient"
         )
         assert f"it is listed under the one {where}" in one
     assert NO_MEANS_NOTE not in texts[0]

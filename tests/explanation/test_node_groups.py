@@ -1,20 +1,34 @@
-"""Groups: connected pieces of capsules, against networkx."""
+"""Groups: those that are assigned as a whole, or connected pieces of capsules, against networkx."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
 import pytest
 
 from graphcaps.errors import ArgumentError
-from graphcaps.explanation.node_groups import edge_rows, find_groups, node_capsules
+from graphcaps.explanation.node_groups import find_groups, node_capsules
 from tests.explanation.synthetic import make_explanations, make_store
 
 
+def test_groups_of_the_lowest_level_are_those_that_are_assigned_as_a_whole() -> None:
+    explanations = make_explanations(make_store(8), capsules=(4, 2))
+    groups, whole = find_groups(explanations), explanations.groups
+    assert whole is not None
+    first = groups.nodes[groups.ptr[:-1]]
+    assert first.tolist() == sorted(set(whole.tolist()))
+    assert first[groups.group].tolist() == whole.tolist()
+    assert groups.capsule[groups.group].tolist() == explanations.capsule.tolist()
+
+
 @pytest.mark.parametrize("level", [0, 1])
-def test_groups_are_the_connected_components_of_equal_capsules(level: int) -> None:
+def test_other_groups_are_the_connected_components_of_equal_capsules(level: int) -> None:
     store = make_store(8)
     explanations = make_explanations(store, capsules=(4, 2))
+    if not level:
+        explanations = replace(explanations, assigns_groups=False)
     groups = find_groups(explanations, level)
     expected = []
     for number, one in enumerate(explanations):
@@ -53,7 +67,7 @@ def test_the_class_level_has_the_classes_as_capsules() -> None:
 def test_graphs_without_edges_have_a_group_per_node() -> None:
     store = make_store(3, nodes=(1, 1))
     explanations = make_explanations(store)
-    assert edge_rows(explanations).shape == (2, 0)
+    assert explanations.edge_rows.shape == (2, 0)
     groups = find_groups(explanations)
     assert groups.sizes.tolist() == [1, 1, 1]
     assert np.array_equal(groups.graph, [0, 1, 2])

@@ -13,6 +13,7 @@ from graphcaps.explanation.attributions import reference_features
 from graphcaps.explanation.baselines import MODEL_CONFIG
 from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.pyg_explainer import node_scores
+from graphcaps.models.gin import GIN
 from graphcaps.ops.edge_kinds import kind_labels
 from tests.graphs import assert_equal
 from tests.small_models import bonded, bonded_model, planted, small_model
@@ -137,3 +138,20 @@ def test_edge_labels_are_passed_on(algorithm: Any) -> None:
         assert_equal(explanation.node_mask.squeeze(-1), scores / scores.max(), "mask", 1e-4)
     with pytest.raises(ArgumentError, match=r"'edge_attr' must hold the labels of the edges"):
         explainer(encoded.x, edge_index)
+
+
+def test_a_probability_of_zero_has_a_logarithm_with_a_finite_gradient() -> None:
+    """Explainers minimise −log p. Logits that differ by a thousand give p = 0 in float32, and a gradient of NaN."""
+    torch.manual_seed(0)
+    network = GIN(3, 2, hidden=4).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(30)
+    module = GraphProbabilities(network)
+    x = torch.randn(4, 3, requires_grad=True)
+    p = module(x, torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]))
+    assert float(network(x, torch.tensor([[0, 1], [1, 0]])).class_scores.softmax(-1).min()) == 0
+    assert 0 < float(p.min()) < 1e-18
+    p.min().log().backward()
+    assert x.grad is not None
+    assert bool(x.grad.isfinite().all())

@@ -53,7 +53,7 @@ def show_capsules(cards: CapsuleCards) -> None:
             "graphs",
             f"{cards.graphs:,} with nodes; a capsule is used by a graph if one of its nodes belongs to it",
         ),
-        ("groups", "connected pieces of a capsule in a graph; equal ones are isomorphic, with equal labels"),
+        ("groups", "connected nodes of a capsule in a graph; equal ones are isomorphic, with equal labels"),
         ("purity", "share of the most frequent kind among the groups of a capsule"),
     ]
     large = sum(card.large_groups for card in cards.cards)

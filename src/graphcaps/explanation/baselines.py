@@ -20,10 +20,9 @@ from graphcaps.explanation.pyg_explainer import (
     CapsuleExplainer,
     GraphProbabilities,
     PyGBatch,
-    capsules_of_nodes,
+    groups_of_nodes,
     node_scores,
 )
-from graphcaps.explanation.truth_metrics import connected_nodes
 
 __all__ = ["ATTRIBUTION_METHODS", "MODEL_CONFIG", "Attribution", "attribute", "make_explainer"]
 
@@ -102,10 +101,8 @@ def _integrated(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
 
 
 def _group_occlusion(model: GraphProbabilities, graphs: PyGBatch) -> Tensor:
-    """Score of each node: the decrease if the connected nodes of its capsule around it are masked."""
-    capsule, (source, target) = capsules_of_nodes(model, graphs), graphs.edge_index
-    same = capsule[source] == capsule[target]
-    group = connected_nodes(graphs.x.size(0), source[same], target[same])
+    """Score of each node: the decrease if its group is masked."""
+    group = groups_of_nodes(model, graphs)
     nodes = torch.arange(group.numel(), device=group.device)
     return occlude_groups(model, graphs, group, nodes)[group]
 

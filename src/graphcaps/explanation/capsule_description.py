@@ -23,7 +23,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.group_kinds import describe_shape, group_kinds
 from graphcaps.explanation.molecule_drawings import build_molecule, molecule_binary, molecules_known
-from graphcaps.explanation.node_groups import NodeGroups, edge_rows, find_groups
+from graphcaps.explanation.node_groups import NodeGroups, find_groups
 
 __all__ = ["CapsuleCard", "CapsuleCards", "TypicalGroup", "capsule_cards"]
 
@@ -170,7 +170,7 @@ class _NodeFacts:
 
     def __init__(self, explanations: StoreExplanationData, store: GraphStore | None) -> None:
         N, labels = len(explanations.node_scores), explanations.node_labels
-        self.edges = edge_rows(explanations)
+        self.edges = explanations.edge_rows.numpy()
         self.noun = "atom" if molecules_known(explanations, store) else "node"
         self.names: list[str] = []
         self.nodes = np.zeros(N, np.int64)

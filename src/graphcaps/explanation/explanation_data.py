@@ -263,9 +263,13 @@ class StoreExplanationData(ShapeRepr):
         itself."""
         if not self.assigns_groups:
             return None
-        first = self.node_ptr[:-1].repeat_interleave(self.edge_ptr.diff())
-        source, target = (self.edges + first).numpy()
+        source, target = self.edge_rows.numpy()
         return torch.from_numpy(modularity_groups(source, target, self.node_graph.numpy()))
+
+    @property
+    def edge_rows(self) -> Tensor:
+        """The two ends of each edge as rows among the nodes of all graphs, ``[2, E]``."""
+        return self.edges + self.node_ptr[:-1].repeat_interleave(self.edge_ptr.diff())
 
     @property
     def capsule_use(self) -> CapsuleUse:

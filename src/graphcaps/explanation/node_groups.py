@@ -1,23 +1,26 @@
-"""Groups: the connected pieces of each capsule in each graph."""
+"""Groups: the connected sets of nodes of each capsule in each graph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.explanation_data import StoreExplanationData
+from graphcaps.explanation.truth_metrics import connected_nodes
 from graphcaps.types import ShapeRepr
 
-__all__ = ["NodeGroups", "edge_rows", "find_groups", "node_capsules"]
+__all__ = ["NodeGroups", "find_groups", "node_capsules"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NodeGroups(ShapeRepr):
-    """The K groups of one level: maximal connected sets of nodes of one graph that share a capsule.
+    """The K groups of one level: connected sets of nodes of one graph that share a capsule.
+
+    At the lowest level they are the groups that are assigned as a whole. Above it, and where every node is assigned by
+    itself, they are the largest such sets.
 
     Args:
         level (int): Capsule level, 0 above the nodes.
@@ -70,24 +73,17 @@ def find_groups(explanations: StoreExplanationData, level: int = 0) -> NodeGroup
     Args:
         explanations, level: As in :func:`node_capsules`.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    capsule = node_capsules(explanations, level).numpy()
-    graph = explanations.node_graph.numpy()
-    ends, N = edge_rows(explanations), len(capsule)
-    inside = capsule[ends[0]] == capsule[ends[1]]
-    a, b = ends[:, inside]
-    pieces = connected_components(coo_array((np.ones(len(a), np.int8), (a, b)), (N, N)), directed=False)[1]
-    # Components are numbered by their first node; nodes of a graph are contiguous, so this is the order of graphs.
+    of_node, N = node_capsules(explanations, level), explanations.node_scores.numel()
+    whole = None if level else explanations.groups
+    if whole is None:
+        source, target = explanations.edge_rows
+        same = of_node[source] == of_node[target]
+        whole = connected_nodes(N, source[same], target[same])
+    pieces = np.unique(whole.numpy(), return_inverse=True)[1]
+    capsule, graph = of_node.numpy(), explanations.node_graph.numpy()
+    # Numbered by their first node; nodes of a graph are contiguous, so this is the order of graphs.
     order = np.argsort(pieces, kind="stable")
     counts = np.bincount(pieces) if N else np.zeros(0, np.int64)
     ptr = np.concatenate([[0], np.cumsum(counts)])
     first = order[ptr[:-1]]
     return NodeGroups(level, capsule[first], graph[first], ptr, order, pieces)
-
-
-def edge_rows(explanations: StoreExplanationData) -> np.ndarray:
-    """The two ends of each edge as rows among the nodes of all graphs, ``[2, E]``."""
-    first = explanations.node_ptr[:-1].repeat_interleave(explanations.edge_ptr.diff())
-    return np.asarray((explanations.edges + torch.as_tensor(first)).numpy())

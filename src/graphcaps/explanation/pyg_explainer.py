@@ -16,6 +16,7 @@ from torch_geometric.nn import MessagePassing
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
+from graphcaps.explanation.truth_metrics import connected_nodes
 from graphcaps.nn.collate import attach_precomputed
 from graphcaps.nn.hard_assignment import group_nodes, hard_assignment
 from graphcaps.nn.hgcn import HGCN
@@ -23,7 +24,7 @@ from graphcaps.ops.edge_kinds import edge_kind
 from graphcaps.ops.edges import edge_table
 from graphcaps.types import GraphBatch, Segments
 
-__all__ = ["CapsuleExplainer", "GraphProbabilities", "PyGBatch", "capsules_of_nodes", "node_scores"]
+__all__ = ["CapsuleExplainer", "GraphProbabilities", "PyGBatch", "groups_of_nodes", "node_scores"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +107,11 @@ class GraphProbabilities(nn.Module):
         weight = self.edge_masks.weights()
         output = self.network(x + self.reference, edge_index, batch, edge_weight=weight, edge_attr=edge_attr)
         scores: Tensor = output.class_scores
+        # Explainers take the logarithm of a probability, whose gradient must be finite.
+        smallest = torch.finfo(scores.dtype).tiny ** 0.5
         if self.network.scores == "logits":
-            return scores.softmax(-1)
-        # Positive, because GNNExplainer takes a logarithm.
-        scores = scores.clamp_min(torch.finfo(scores.dtype).tiny)
+            return scores.softmax(-1).clamp_min(smallest)
+        scores = scores.clamp_min(smallest)
         return scores / scores.sum(-1, keepdim=True)
 
     @torch.no_grad()
@@ -228,13 +230,17 @@ def node_scores(
 
 
 @torch.no_grad()
-def capsules_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
-    """Capsule of the lowest level that each node belongs to, ``[V]``, of an HGCN."""
+def groups_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
+    """Group of each node, as the first row of the group, ``[V]``: nodes that an HGCN assigns together, or connected
+    nodes of the same capsule if it assigns every node by itself."""
     count = graphs.target.numel()
     network, batch = _hgcn_batch(model, graphs.x, graphs.edge_index, graphs.batch, count, graphs.edge_attr)
+    if network.assigns_groups:
+        return group_nodes(batch)
     c, means = network.forward_batch(batch).levels[0].assignment, network.mean_coefficients
-    groups = group_nodes(batch) if network.assigns_groups else None
-    return hard_assignment(c, None if means is None else means[0][-1], groups)[: graphs.x.size(0)]
+    capsule, (source, target) = hard_assignment(c, None if means is None else means[0][-1]), graphs.edge_index
+    same = capsule[source] == capsule[target]
+    return connected_nodes(graphs.x.size(0), source[same], target[same])
 
 
 def _hgcn_batch(
