@@ -30,6 +30,7 @@ from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.agreement import capsule_usage, partition_agreement
+from graphcaps.explanation.node_groups import find_groups
 from graphcaps.explanation.truth_metrics import group_agreement, partition_shape, score_auc
 from graphcaps.presets import load_preset
 from graphcaps.training.final_training import train_final
@@ -66,6 +67,11 @@ def parts_per_graph(capsule: Tensor, store: GraphStore) -> np.ndarray:
     return np.array([capsule[a:b].unique().numel() for a, b in pairwise(store.node_ptr.tolist())])
 
 
+def three_to_seven(counts: np.ndarray) -> float | None:
+    """Fraction of the numbers that are between 3 and 7; ``None`` without any."""
+    return float(((counts >= 3) & (counts <= 7)).mean()) if counts.size else None
+
+
 def contained(capsule: Tensor, store: GraphStore) -> float:
     """Fraction of the graphs with a deciding group in which every such group lies in one capsule."""
     reason, found = store.truth["reason"], []
@@ -88,13 +94,16 @@ def measure(store: GraphStore, config: RunConfig, seed: int) -> dict[str, Any]:
     seconds = time.process_time() - started
     explanation = explain_store(result.model, test, unseen="ignore")
     capsule, counts = explanation.capsule, parts_per_graph(explanation.capsule, test)
+    groups = np.bincount(find_groups(explanation).graph, minlength=len(test))
     small = ((test.sizes >= 10) & (test.sizes <= 30)).numpy()
     row: dict[str, Any] = {
         "seed": seed,
         "accuracy": 100 * float((explanation.class_scores.argmax(-1) == test.y).double().mean()),
         "validation_loss": result.training["validation_loss"],
         "parts_per_graph": float(counts.mean()),
-        "three_to_seven": float(((counts >= 3) & (counts <= 7))[small].mean()) if small.any() else None,
+        "three_to_seven": three_to_seven(counts[small]),
+        "groups_per_graph": float(groups.mean()),
+        "three_to_seven_groups": three_to_seven(groups[small]),
         "connected": partition_shape(capsule, test).connected,
         "entropy": capsule_usage(explanation.assignments[0], capsule, test.node_ptr)["entropy"],
         "seconds": seconds,

@@ -32,8 +32,10 @@ def page(root: Path) -> str:
 
 STRUCTURE = {
     "accuracy": "accuracy",
+    "groups_per_graph": "groups per graph",
+    "three_to_seven_groups": "3 to 7 groups",
     "parts_per_graph": "capsules per graph",
-    "three_to_seven": "3 to 7",
+    "three_to_seven": "3 to 7 capsules",
     "connected": "connected",
     "entropy": "entropy",
     "in_one_capsule": "reason in one capsule",
@@ -60,7 +62,7 @@ def structure_table(root: Path) -> str:
 def _structure(name: str, values: dict[str, Any]) -> str:
     if name not in values:
         return DASH
-    digits = 1 if name in ("accuracy", "parts_per_graph", "seconds") else 2
+    digits = 1 if name in ("accuracy", "parts_per_graph", "groups_per_graph", "seconds") else 2
     return f"{values[name]:.{digits}f}"
 
 

@@ -168,7 +168,7 @@ def test_tables_of_parts(tmp_path: Path) -> None:
     path = root / "results" / "part-structure.json"
     path.write_text(json.dumps({"rows": structures}), "utf-8")
     text = parts.page(root)
-    assert f"| MUTAG | blocks | 2 | 75.0 | 4.2 | – | 0.88 |{' – |' * 6} 1.5 |" in text
+    assert f"| MUTAG | blocks | 2 | 75.0 | – | – | 4.2 | – | 0.88 |{' – |' * 6} 1.5 |" in text
     assert f"| k-means on input features | – |{' 0.250 |' * 5}" in text
     assert f"| k-means on HGCN's primary capsules | – |{' 0.375 |' * 5}" in text
     assert f"| parts='blocks' | 100.0 |{' 0.500 |' * 5}" in text
