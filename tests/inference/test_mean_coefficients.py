@@ -17,6 +17,7 @@ from graphcaps.errors import DataError
 from graphcaps.explanation import explain_store
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
+from graphcaps.nn.hard_assignment import hard_assignment
 from graphcaps.training import single_training
 from graphcaps.training.final_training import train_final
 from tests.small_models import means_of, planted, small_committee, small_model, two_level_model
@@ -62,16 +63,18 @@ def test_a_file_has_them_and_gives_the_same_capsules(tmp_path: Path) -> None:
     assert "mean_coefficients" not in back.training
 
 
-def test_a_file_without_them_gives_the_largest_coefficients(tmp_path: Path) -> None:
+def test_a_file_without_them_compares_nodes_with_their_graph(tmp_path: Path) -> None:
     """As files of earlier versions."""
     two_level_model().save(tmp_path / "m.safetensors")
     path = changed(tmp_path / "m.safetensors", tmp_path / "earlier.safetensors", mean_coefficients=...)
     back = graphcaps.load(path)
     assert back.members[0].mean_coefficients is None
     explanations = explain_store(back, planted())
-    assert torch.equal(explanations.capsule, explanations.assignments[0].argmax(-1))
-    assert torch.equal(explanations[2].levels[1].capsule, explanations.assignments[1][2].argmax(-1))
-    assert explanations[2].levels[0].lift is None
+    c, groups = explanations.assignments[0], explanations.groups
+    assert torch.equal(explanations.capsule, hard_assignment(c, None, groups, explanations.node_graph))
+    assert torch.equal(
+        explanations[2].levels[1].capsule, hard_assignment(explanations.assignments[1][2], None)
+    )
     assert explanations[2].as_dict()["levels"][0]["mean_coefficients"] is None
     back.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()

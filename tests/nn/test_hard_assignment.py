@@ -43,7 +43,6 @@ def test_nodes_of_a_group_belong_to_one_capsule() -> None:
     groups = torch.tensor([0, 0, 2, 2])
     assert hard_assignment(C, MEAN, groups).tolist() == [1, 1, 2, 2]
     assert hard_assignment(C, MEAN, torch.arange(4)).tolist() == hard_assignment(C, MEAN).tolist()
-    assert hard_assignment(C, None, groups).tolist() == [0] * 4
     several = hard_assignment(C.expand(2, 4, 3), MEAN, torch.stack([groups, torch.arange(4)]))
     assert several.tolist() == [[1, 1, 2, 2], [0, 1, 2, 1]]
 
@@ -75,11 +74,31 @@ def test_with_parts_every_node_has_its_own_capsule() -> None:
         assert model.assigns_groups is grouped
         assert (explained.groups is not None) is grouped
         assert (explained[1].levels[0].groups is not None) is grouped
-        assert torch.equal(explained.capsule, explained.assignments[0].argmax(-1)) is not grouped
+        single = hard_assignment(explained.assignments[0], None, graph=explained.node_graph)
+        assert torch.equal(explained.capsule, single) is not grouped
 
 
-def test_without_means_the_largest_coefficient_counts() -> None:
-    assert hard_assignment(C, None).tolist() == [0, 0, 0, 0]
+def test_reference_is_between_the_averages_of_training_graphs_and_graph() -> None:
+    mean = torch.tensor([0.6, 0.2, 0.2], dtype=torch.float64)
+    assert float(lift(C, mean)[1, 1]) == pytest.approx(0.30 / (0.2 * 0.235**2) ** (1 / 3), abs=1e-12)
+    # Without means, the average of the graph alone, which MEAN is.
+    assert torch.allclose(lift(C, None), lift(C, MEAN), rtol=0, atol=1e-12)
+    graph = torch.tensor([0, 0, 1, 1])
+    expected = torch.cat([lift(C[:2], mean), lift(C[2:], mean)])
+    assert torch.allclose(lift(C, mean, graph), expected, rtol=0, atol=1e-15)
+    both = hard_assignment(C.expand(2, 4, 3), mean, graph=torch.stack([graph, torch.zeros_like(graph)]))
+    assert both.tolist() == [
+        hard_assignment(C, mean, graph=graph).tolist(),
+        hard_assignment(C, mean).tolist(),
+    ]
+
+
+def test_a_graph_of_one_node_is_compared_with_the_training_graphs() -> None:
+    alone = torch.arange(4)
+    assert hard_assignment(C, MEAN, graph=alone).tolist() == [0, 1, 2, 1]
+    assert (
+        hard_assignment(C, None, graph=alone).tolist() == [0] * 4
+    )  # without them, the largest coefficient counts
 
 
 def test_leading_axes_and_order_of_nodes() -> None:
@@ -100,13 +119,14 @@ def test_an_unused_capsule_does_not_win_by_its_small_mean() -> None:
     """0.02 is twenty times its mean of 0.001; a node that is all of this capsule belongs to it."""
     mean = torch.tensor([0.599, 0.4, 0.001])
     c = torch.tensor([[0.68, 0.30, 0.02], [0.48, 0.50, 0.02], [0.02, 0.02, 0.96]])
-    assert hard_assignment(c, mean).tolist() == [0, 1, 2]
-    assert float(lift(c, mean)[0, 2]) == pytest.approx(0.02 / 0.05)
+    graph = torch.arange(3)
+    assert hard_assignment(c, mean, graph=graph).tolist() == [0, 1, 2]
+    assert float(lift(c, mean, graph)[0, 2]) == pytest.approx(0.02 / 0.05)
     assert smallest_share(4) == 0.05
     assert smallest_share(40) == 0.0125
     empty = torch.tensor([0.6, 0.4, 0.0])
-    assert hard_assignment(c, empty).tolist() == [0, 1, 2]
-    assert bool(lift(c, empty).isfinite().all())
+    assert hard_assignment(c, empty, graph=graph).tolist() == [0, 1, 2]
+    assert bool(lift(c, empty, graph).isfinite().all())
 
 
 @pytest.mark.parametrize("mean", [[0.4, 0.3, 0.3], [0.58, 0.41, 0.01]])

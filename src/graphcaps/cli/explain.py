@@ -537,11 +537,9 @@ def show_graph(
         )
     )
     one, noun = ("an", "atom") if store.truth.get("element") is not None else ("a", "node")
-    compared = explanation.levels[0].mean_coefficients is not None
     whose = "it" if explanation.levels[0].groups is None else "its group"
-    rule = f"that gets more of {whose} than of an average {noun}"
-    where = rule if compared else "with the largest coefficient"
-    rows.append(("", f"{one} {noun} contributes to every capsule; it is listed under the one {where}"))
+    where = f"the one that gets more of {whose} than of an average {noun}"
+    rows.append(("", f"{one} {noun} contributes to every capsule; it is listed under {where}"))
     print_pairs(console, rows)
     console.print()
     elements = _elements(store)

@@ -23,8 +23,8 @@ NO_NODES_NOTE = (
 )
 """The explanation of a graph without nodes."""
 NO_MEANS_NOTE = (
-    "The model has no mean routing coefficients, as files of earlier versions: a node belongs to the capsule with its "
-    "largest coefficient, which may be the same for all nodes. Train the model again for means."
+    "The model has no mean routing coefficients, as files of earlier versions: nodes are compared with the average "
+    "node of their graph alone, so that capsules of different graphs correspond less. Train the model again for means."
 )
 """What is missing if nodes cannot be compared with the nodes of the training graphs."""
 
@@ -72,10 +72,10 @@ class ExplainedLevel(ShapeRepr):
         return hard_assignment(self.iterations[iteration], mean, self.groups)
 
     @property
-    def lift(self) -> Tensor | None:
-        """How many times more of each input capsule goes to each output capsule than on average over the training
-        graphs, ``[n, J]`` (:func:`graphcaps.nn.hard_assignment.lift`); ``None`` without means."""
-        return None if self.mean_coefficients is None else lift(self.assignment, self.mean_coefficients[-1])
+    def lift(self) -> Tensor:
+        """How many times more of each input capsule goes to each output capsule than on average, ``[n, J]``
+        (:func:`graphcaps.nn.hard_assignment.lift`)."""
+        return lift(self.assignment, None if self.mean_coefficients is None else self.mean_coefficients[-1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -254,7 +254,9 @@ class StoreExplanationData(ShapeRepr):
         means = None if self.mean_coefficients is None else self.mean_coefficients[level]
         c = self.assignments[level] if iteration is None else self.iterations[level][iteration]
         mean = None if means is None else means[-1 if iteration is None else iteration]
-        return hard_assignment(c, mean, None if level else self.groups)
+        if level:
+            return hard_assignment(c, mean)
+        return hard_assignment(c, mean, self.groups, self.node_graph)
 
     @cached_property
     def groups(self) -> Tensor | None:

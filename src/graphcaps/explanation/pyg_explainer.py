@@ -238,7 +238,8 @@ def groups_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
     if network.assigns_groups:
         return group_nodes(batch)
     c, means = network.forward_batch(batch).levels[0].assignment, network.mean_coefficients
-    capsule, (source, target) = hard_assignment(c, None if means is None else means[0][-1]), graphs.edge_index
+    mean, graph = None if means is None else means[0][-1], batch.segments.index
+    capsule, (source, target) = hard_assignment(c, mean, graph=graph), graphs.edge_index
     same = capsule[source] == capsule[target]
     return connected_nodes(graphs.x.size(0), source[same], target[same])
 

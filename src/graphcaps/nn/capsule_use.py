@@ -115,7 +115,7 @@ def measure_capsule_use(
         assert isinstance(output, HGCNOutput)
         c = output.levels[0].assignment
         groups = group_nodes(batch) if model.assigns_groups else None
-        capsule = hard_assignment(c, None if means is None else means[0][-1], groups)
+        capsule = hard_assignment(c, None if means is None else means[0][-1], groups, batch.segments.index)
         counts = count_nodes(capsule, c.size(-1), batch.segments.row_mask)
         total = counts if total is None else total + counts
     model.train(was_training)

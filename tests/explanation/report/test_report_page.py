@@ -42,7 +42,8 @@ def test_columns_hold_the_explanations(tmp_path: Path) -> None:
     assert columns["node_ptr"].tolist() == explanations.node_ptr.tolist()
     assert np.stack([columns["edge_a"], columns["edge_b"]]).tolist() == explanations.edges.tolist()
     for number in (1, 2):
-        expected = hard_assignment(explanations.iterations[0][number], None, explanations.groups)
+        c, graph = explanations.iterations[0][number], explanations.node_graph
+        expected = hard_assignment(c, None, explanations.groups, graph)
         assert columns[f"top_0_{number}"].tolist() == expected.tolist()
         weights = columns[f"weights_0_{number}"].reshape(-1, 4) / 255
         assert np.abs(weights - explanations.iterations[0][number].numpy()).max() <= 0.5 / 255 + 1e-9
