@@ -17,7 +17,7 @@ from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.readers.molecules import from_smiles, read_smiles
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, MissingExtraError, ShapeError
-from graphcaps.explanation import explain_store
+from graphcaps.explanation import explain_store, molecule_drawings
 from graphcaps.explanation.molecule_drawings import (
     can_draw_molecule,
     draw_explained_molecule,
@@ -68,6 +68,15 @@ def test_labels_without_elements_stay_numbers(chem: Any, tmp_path: Path) -> None
     # The sentence that says so is drawn under it, letter by letter.
     count = [(tmp_path / name).read_text("utf-8").count("<path") for name in ("m.svg", "p.svg")]
     assert count[0] > count[1] + 20
+
+
+def test_bonds_between_groups_have_no_colour(chem: Any) -> None:
+    molecule = molecule_from_smiles("CCOC")
+    _, together = molecule_drawings._by_capsule(molecule, [2, 2, 2, 2], [0, 0, 0, 0])
+    _, apart = molecule_drawings._by_capsule(molecule, [2, 2, 2, 2], [0, 0, 2, 2])
+    assert (sorted(together), sorted(apart)) == ([0, 1, 2], [0, 2])
+    with pytest.raises(ShapeError, match="'groups' must be one per atom, 4, got 2"):
+        draw_molecule("m.svg", molecule, [2, 2, 2, 2], groups=[0, 0])
 
 
 def sorted_bonds(molecule: Any) -> list[tuple[int, int, str]]:

@@ -110,6 +110,7 @@ def draw_explained_molecule(explanation: ExplanationData, path: str | Path, mole
         path,
         molecule,
         explanation.levels[0].capsule,
+        groups=explanation.levels[0].groups,
         title=f"{_to_ascii(name, _MAX_TITLE - 6)}, {float(probability):.0%}",
         scores=explanation.node_scores,
         scored=class_label(explanation.class_names[explanation.target]),
@@ -122,6 +123,7 @@ def draw_molecule(
     molecule: Any,
     capsule: Tensor | np.ndarray | Sequence[int],
     *,
+    groups: Tensor | np.ndarray | Sequence[int] | None = None,
     title: str = "",
     scores: Tensor | np.ndarray | Sequence[float] | None = None,
     scored: str = "the class",
@@ -138,6 +140,9 @@ def draw_molecule(
         molecule (Mol): From :func:`molecule_from_smiles` or :func:`molecule_from_store`, or RDKit's own.
         capsule (Tensor or sequence): Capsule of each atom, ``[n]``, such as ``explanation.levels[0].capsule``;
             negative numbers mean none.
+        groups (Tensor or sequence, optional): Group of each atom, ``[n]``, such as ``explanation.levels[0].groups``.
+            Bonds between groups have no colour, so that neighbours with the same capsule can be told apart. (default:
+            atoms of a capsule are a group)
         title (str): A line under the molecule; characters outside ASCII are replaced.
         scores (Tensor or sequence, optional): Score of each atom for a class, ``[n]``, such as
             ``explanation.node_scores``.
@@ -146,7 +151,7 @@ def draw_molecule(
         numbers (sequence, optional): Number of each atom. (default: 1, 2, …)
 
     Raises:
-        ShapeError: If there is not one capsule, or score, per atom.
+        ShapeError: If there is not one capsule, group or score per atom.
         ArgumentError: If the suffix is neither ``.svg`` nor ``.png``.
         MissingExtraError: Without RDKit.
     """
@@ -154,9 +159,10 @@ def draw_molecule(
     drawing = require("rdkit.Chem.Draw.rdMolDraw2D", extra="chem", purpose=PURPOSE)
     count = molecule.GetNumAtoms()
     capsules = [int(number) for number in np.asarray(capsule).reshape(-1)]
+    group_numbers = capsules if groups is None else [int(number) for number in np.asarray(groups).reshape(-1)]
     atom_numbers = list(range(1, count + 1)) if numbers is None else [int(number) for number in numbers]
     normalised = None if scores is None else normalise_scores(scores)
-    per_atom = {"capsule": capsules, "numbers": atom_numbers} | (
+    per_atom = {"capsule": capsules, "groups": group_numbers, "numbers": atom_numbers} | (
         {} if normalised is None else {"scores": normalised}
     )
     for name, values in per_atom.items():
@@ -164,7 +170,7 @@ def draw_molecule(
             raise ShapeError("draw_molecule", name, f"be one per atom, {count}", len(values))
     drawer_class = drawing.MolDraw2DSVG if suffix == ".svg" else drawing.MolDraw2DCairo
     width, height = size or (700, 420 if normalised is None else 640)
-    panels = [_by_capsule(molecule, capsules)]
+    panels = [_by_capsule(molecule, capsules, group_numbers)]
     panels += [] if normalised is None else [_by_score(normalised)]
     panel_height = height // len(panels)
     drawer = drawer_class(width, height, width - _LEGEND_WIDTH, panel_height)
@@ -181,14 +187,14 @@ def draw_molecule(
     write_atomically(path, drawer.GetDrawingText())
 
 
-def _by_capsule(molecule: Any, numbers: list[int]) -> tuple[Colours, Colours]:
-    """Colours of atoms, and of bonds between two atoms of the same capsule."""
-    atoms = {atom: _rgb(number) for atom, number in enumerate(numbers) if number >= 0}
+def _by_capsule(molecule: Any, capsules: list[int], groups: list[int]) -> tuple[Colours, Colours]:
+    """Colours of atoms, and of bonds between two atoms of the same capsule and group."""
+    atoms = {atom: _rgb(number) for atom, number in enumerate(capsules) if number >= 0}
     bonds = {}
     for bond in molecule.GetBonds():
-        a, b = numbers[bond.GetBeginAtomIdx()], numbers[bond.GetEndAtomIdx()]
-        if a == b and a >= 0:
-            bonds[bond.GetIdx()] = _rgb(a)
+        a, b = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        if (capsules[a], groups[a]) == (capsules[b], groups[b]) and capsules[a] >= 0:
+            bonds[bond.GetIdx()] = _rgb(capsules[a])
     return atoms, bonds
 
 
