@@ -82,12 +82,13 @@ def modularity_groups(source: Index, target: Index, graph: Index) -> Index:
         pairs, gain, allowed = pairs.select(kept), gain[kept], allowed[kept]
         chosen = np.flatnonzero(allowed)
         chosen = chosen[_mutually_best(pairs.a[chosen], pairs.b[chosen], gain[chosen], colour)]
-        merged = _components(pairs.a[chosen], pairs.b[chosen], n)
-        refused = (_change(merged, pairs, volume) <= 0)[merged[pairs.a[chosen]]]
-        if refused.any():  # all pairs of the component are equal, and Q would fall
-            pairs.forbidden[chosen[refused]] = True
-            chosen = chosen[~refused]
-            merged = _components(pairs.a[chosen], pairs.b[chosen], n)
+        a, b = pairs.a[chosen], pairs.b[chosen]
+        count = np.bincount(np.concatenate([a, b]), minlength=n)
+        alone = (count[a] == 1) & (count[b] == 1)
+        merged = np.arange(n)
+        merged[np.maximum(a, b)[alone]] = np.minimum(a, b)[alone]
+        if not alone.all():
+            _merge_equals(merged, chosen[~alone], pairs, volume)
         moved = np.flatnonzero(merged != np.arange(n))
         into = merged[moved]
         group[moved] = into
@@ -181,28 +182,31 @@ def _mutually_best(
     return np.bincount(pair, minlength=len(a)) == 2
 
 
+def _merge_equals(merged: Index, chosen: Index, pairs: _Pairs, volume: NDArray[np.float64]) -> None:
+    """Merges the components of equal pairs that share groups, in place; forbids their pairs if Q would fall."""
+    n, a, b = len(merged), pairs.a[chosen], pairs.b[chosen]
+    first = _components(a, b, n)
+    is_end = np.zeros(n, dtype=bool)
+    is_end[a] = is_end[b] = True
+    ends = np.flatnonzero(is_end)
+    inside = is_end[pairs.a] & (first[pairs.a] == first[pairs.b])
+    edges = np.bincount(first[pairs.a[inside]], pairs.weight[inside], n)
+    sums, squares = (np.bincount(first[ends], volume[ends] ** power, n) for power in (1, 2))
+    falls = np.round(edges - (sums**2 - squares), _DIGITS) <= 0
+    pairs.forbidden[chosen[falls[first[a]]]] = True
+    kept = ends[~falls[first[ends]]]
+    merged[kept] = first[kept]
+
+
 def _components(a: Index, b: Index, num_nodes: int) -> Index:
     """The first node of the connected component of each node, if these pairs are joined, ``[n]``."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    ends, index = np.unique(np.concatenate([a, b]), return_inverse=True)
-    ones, shape = np.ones(len(a), dtype=np.int8), (len(ends), len(ends))
-    joined = coo_array((ones, (index[: len(a)], index[len(a) :])), shape=shape)
-    component = connected_components(joined, directed=False)[1]
-    merged = np.arange(num_nodes)
-    merged[ends] = ends[np.unique(component, return_index=True)[1]][component]
-    return merged
-
-
-def _change(merged: Index, pairs: _Pairs, volume: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Change of Q by each component, at its first group; 0 for a group that stays as it is."""
-    inside = merged[pairs.a] == merged[pairs.b]
-    edges = np.bincount(merged[pairs.a[inside]], pairs.weight[inside], len(merged))
-    members = np.unique([pairs.a[inside], pairs.b[inside]])
-    sums = np.bincount(merged[members], volume[members], len(merged))
-    squares = np.bincount(merged[members], volume[members] ** 2, len(merged))
-    return np.asarray(np.round(edges - (sums**2 - squares), _DIGITS))
+    first = np.arange(num_nodes)
+    while not np.array_equal(first[a], first[b]):
+        low = np.minimum(first[a], first[b])
+        np.minimum.at(first, first[a], low)  # also the nodes that a and b lead to
+        np.minimum.at(first, first[b], low)
+        first = _roots(first)
+    return first
 
 
 def _roots(group: Index) -> Index:
