@@ -1,6 +1,6 @@
 """Where the time of a captured training step goes: every kernel, with its launches and its microseconds.
 
-    python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--options plain parts-groups] [--out FILE]
+    python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--options plain parts-blocks] [--out FILE]
 
 Ten folds of the paper's preset are trained on a GPU; an epoch after the warm-up is recorded by torch's profiler. The
 sum over kernels is less than the step, because each kernel waits for the one before: the difference is printed too.

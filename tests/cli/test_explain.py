@@ -52,8 +52,11 @@ def test_without_options_a_summary_is_printed(model: Path, data: Path) -> None:
     result = run(model, data)
     assert result.exit_code == 0, result.output
     assert "6 graphs in" in result.stdout
-    use = explain_store(load(model), read_tu(data)).capsule_use
-    assert f"capsules in use  {use.in_use} of 4 over these graphs; a graph has nodes in " in result.stdout
+    explanations = explain_store(load(model), read_tu(data))
+    assert explanations.groups is not None
+    use, groups = explanations.capsule_use, explanations.groups.unique().numel() / 6
+    shown = f"capsules in use  {use.in_use} of 4 over these graphs; a graph has {groups:.1f} groups in "
+    assert shown in result.stdout
     content = json.loads(run(model, data, "--json").stdout)
     assert (content["command"], content["graphs"]) == ("explain", 6)
 

@@ -66,6 +66,9 @@ def test_groups_that_overlap_and_differ_in_size():
 def test_groups_of_nodes():
     module, graphs = prepare("hgcn")
     groups = groups_of_nodes(module, graphs)
+    assert sorted(set(groups.tolist())) == list(
+        range(int(groups.max()) + 1)
+    )  # a gap would cost a forward pass
     scores = attribute("group-occlusion", module, graphs).nodes
     for start in (0, 20, 50, 80):
         group = (groups == groups[start]).nonzero().flatten().tolist()

@@ -1,4 +1,4 @@
-"""What both options ``parts`` of HGCN have to satisfy: replicas, and the order of nodes."""
+"""What the option ``parts`` of HGCN has to satisfy: replicas, and the order of nodes."""
 
 from collections.abc import Callable
 

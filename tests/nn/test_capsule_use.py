@@ -42,7 +42,7 @@ def test_a_model_with_one_capsule_has_not_collapsed() -> None:
 def test_warning() -> None:
     rest = (
         "nly 1 of 10 capsules is in use: almost all nodes belong to it, so the parts in explanations say little. "
-        "Try another seed, several restarts (train --restarts 8) or fewer capsules (docs/parts.md)."
+        "Try another seed or fewer capsules (docs/parts.md)."
     )
     one, some = CapsuleUse(1, 10), CapsuleUse(4, 10)
     assert one.warning == f"O{rest}"

@@ -13,6 +13,7 @@ from graphcaps.training.replicas import (
     join_replicas,
     replica_model,
     slice_replicas,
+    spread_sample,
     stack_replicas,
 )
 from tests.training.test_trainer import _maker, _replicas
@@ -63,3 +64,11 @@ def test_a_replica_becomes_a_single_model() -> None:
         name: value.double() if value.is_floating_point() else value for name, value in together.items()
     }
     assert next(replica_model(double, make, 1).parameters()).dtype == torch.float64
+
+
+def test_a_sample_is_spread_over_all_indices() -> None:
+    indices = torch.arange(100, 110)
+    assert spread_sample(indices[:0], 4).tolist() == []
+    assert spread_sample(indices, 10).tolist() == indices.tolist()
+    assert spread_sample(indices, 9).tolist() == [*range(100, 109)]
+    assert spread_sample(indices, 4).tolist() == [100, 102, 105, 107]

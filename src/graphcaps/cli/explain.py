@@ -724,13 +724,15 @@ def _show_summary(
     """
     from graphcaps.explanation.agreement import capsule_usage
     from graphcaps.explanation.explanation_data import NO_MEANS_NOTE
+    from graphcaps.explanation.node_groups import find_groups
 
     usage = capsule_usage(explanations.assignments[0], explanations.capsule, explanations.node_ptr)
     use = explanations.capsule_use
     rows = [("data", store.name), ("explained", f"{len(explanations):,} graphs in {seconds:.1f} s")]
     accuracies = _accuracy_rows(explanations, used_in)
     rows += [*accuracies, ("", copies)] if accuracies and copies else accuracies
-    per_graph = f"a graph has nodes in {usage['used_per_graph']:.1f} of them on average"
+    groups = len(find_groups(explanations)) / max(1, int((explanations.node_ptr.diff() > 0).sum()))
+    per_graph = f"a graph has {groups:.1f} groups in {usage['used_per_graph']:.1f} capsules on average"
     rows.append(("capsules in use", f"{use.in_use} of {use.capsules} over these graphs; {per_graph}"))
     rows.append(
         ("entropy", f"{usage['entropy']:.3f} (0: each node belongs to one capsule, 1: to all equally)")

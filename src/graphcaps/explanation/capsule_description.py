@@ -1,7 +1,7 @@
 """What each capsule stands for over a data set: how often it is used, for which classes, and its typical groups.
 
-A group is a connected piece of a capsule in a graph (:mod:`graphcaps.explanation.node_groups`). Groups of the same kind
-are isomorphic, with equal node and edge labels (:mod:`graphcaps.explanation.group_kinds`).
+A group is a set of connected nodes of a graph that belong to one capsule (:mod:`graphcaps.explanation.node_groups`).
+Groups of the same kind are isomorphic, with equal node and edge labels (:mod:`graphcaps.explanation.group_kinds`).
 """
 
 from __future__ import annotations

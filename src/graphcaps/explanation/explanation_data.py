@@ -74,7 +74,7 @@ class ExplainedLevel(ShapeRepr):
     @property
     def lift(self) -> Tensor:
         """How many times more of each input capsule goes to each output capsule than on average, ``[n, J]``
-        (:func:`graphcaps.nn.hard_assignment.lift`)."""
+        (:func:`graphcaps.nn.hard_assignment.lift`); ``capsule`` has the largest lift of the mean over ``groups``."""
         return lift(self.assignment, None if self.mean_coefficients is None else self.mean_coefficients[-1])
 
 

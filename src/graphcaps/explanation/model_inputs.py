@@ -16,7 +16,6 @@ from graphcaps.data.coercion import coerce
 from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
 from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.graph_model import GraphModel
@@ -167,7 +166,7 @@ def unwrap_network(model: nn.Module | FittedClassifier) -> GraphModel:
     """The network of a fitted model, the first member of a committee, or the model itself.
 
     Raises:
-        ArgumentError: If it is no network, holds several replicas, or needs precomputed structures and is no HGCN.
+        ArgumentError: If it is no network, holds several replicas, or needs precomputed structures.
     """
     network = model.members[0] if isinstance(model, FittedClassifier) else model
     if not isinstance(network, GraphModel):
@@ -175,7 +174,7 @@ def unwrap_network(model: nn.Module | FittedClassifier) -> GraphModel:
         raise ArgumentError("explain", "model", expected, type(network).__name__)
     if network.lead:
         raise ArgumentError("explain", "model", "be a single model", f"{network.lead[0]} replicas")
-    if network.precomputation is not None and not isinstance(network, HGCN):
+    if network.precomputation is not None:
         expected = "be a network that reads nothing but features and edges"
         raise ArgumentError("explain", "model", expected, type(network).__name__)
     return network
@@ -211,7 +210,6 @@ def encode_for_model(
         names = store.class_names
         if len(names) != network.num_classes:
             names = tuple(str(number) for number in range(network.num_classes))
-        store = precompute(store, network.precomputation, dtype=x.dtype)
         return EncodedGraphs(store, x, names, store.y, None, smiles=store.smiles)
     if x is not None:
         raise ArgumentError("explain", "x", "be omitted with a fitted model", "features")
@@ -232,10 +230,8 @@ def encode_for_model(
             replace(checked, unseen={}, others={}, truncated={})
         )  # require() has warned
         answer = _mixed_answer(whole_model)
-    network_member = model.members[0]
-    needed = network_member.precomputation if isinstance(network_member, GraphModel) else None
     return EncodedGraphs(
-        precompute(encoded.store, needed, dtype=model.dtype),
+        encoded.store,
         encoded.x,
         model.class_names,
         true_class,

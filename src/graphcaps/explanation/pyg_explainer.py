@@ -17,7 +17,6 @@ from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
 from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
 from graphcaps.explanation.truth_metrics import connected_nodes
-from graphcaps.nn.collate import attach_precomputed
 from graphcaps.nn.hard_assignment import group_nodes, hard_assignment
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.edge_kinds import edge_kind
@@ -231,12 +230,12 @@ def node_scores(
 
 @torch.no_grad()
 def groups_of_nodes(model: nn.Module, graphs: PyGBatch) -> Tensor:
-    """Group of each node, as the first row of the group, ``[V]``: nodes that an HGCN assigns together, or connected
-    nodes of the same capsule if it assigns every node by itself."""
+    """Number of the group of each node, from 0 without gaps, ``[V]``: nodes that an HGCN assigns together, or
+    connected nodes of the same capsule if it assigns every node by itself."""
     count = graphs.target.numel()
     network, batch = _hgcn_batch(model, graphs.x, graphs.edge_index, graphs.batch, count, graphs.edge_attr)
     if network.assigns_groups:
-        return group_nodes(batch)
+        return group_nodes(batch).unique(return_inverse=True)[1]
     c, means = network.forward_batch(batch).levels[0].assignment, network.mean_coefficients
     mean, graph = None if means is None else means[0][-1], batch.segments.index
     capsule, (source, target) = hard_assignment(c, mean, graph=graph), graphs.edge_index
@@ -259,5 +258,4 @@ def _hgcn_batch(
         network = unwrap_hgcn(model)
     kind = None if edge_attr is None else edge_kind(edge_attr, network.edge_kinds, "node_scores")
     table = edge_table(edge_index, x.size(0), kind=kind)
-    graphs = GraphBatch(x, Segments.from_index(batch, num_graphs), table)
-    return network, attach_precomputed("node_scores", graphs, network.precomputation, x.dtype)
+    return network, GraphBatch(x, Segments.from_index(batch, num_graphs), table)

@@ -73,7 +73,7 @@ def collapse_warning(uses: Iterable[CapsuleUse]) -> str:
     start = f"O{only}" if len(listed) == 1 else f"In {len(collapsed)} of {len(listed)} trainings o{only}"
     return (
         f"{start}: almost all nodes belong to it, so the parts in explanations say little. "
-        "Try another seed, several restarts (train --restarts 8) or fewer capsules (docs/parts.md)."
+        "Try another seed or fewer capsules (docs/parts.md)."
     )
 
 

@@ -16,6 +16,8 @@ coefficients. Groups come from the edges alone, so that scores and training are 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -83,12 +85,12 @@ def group_nodes(batch: GraphBatch) -> Tensor:
     """The group of each node of a batch, as the first row of that group, ``[*lead, V]``; padding rows are groups."""
     segments, pairs = batch.segments, edge_list(batch.edges)
     *lead, V = segments.index.shape
-    rows = torch.arange(segments.index.numel()).reshape(-1, V)
+    rows = torch.arange(segments.index.numel()).reshape(math.prod(lead), V)
     once = pairs.source < pairs.target
     source, target = (ends[once].cpu().numpy() for ends in (pairs.source, pairs.target))
     offset = (segments.num_graphs + 1) * torch.arange(len(rows)).unsqueeze(1)  # padding is a graph of its own
-    graph = (segments.index.cpu().reshape(-1, V) + offset).reshape(-1).numpy()
-    groups = torch.from_numpy(modularity_groups(source, target, graph)).reshape(-1, V)
+    graph = (segments.index.cpu().reshape(rows.shape) + offset).reshape(-1).numpy()
+    groups = torch.from_numpy(modularity_groups(source, target, graph)).reshape(rows.shape)
     return (groups - rows[:, :1]).reshape(*lead, V).to(segments.index.device)
 
 

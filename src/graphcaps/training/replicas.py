@@ -158,4 +158,5 @@ def join_replicas(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 def spread_sample(indices: Tensor, most: int) -> Tensor:
     """At most this many of some indices, evenly spread: graphs of a data set are often sorted by class."""
-    return indices[:: max(1, -(-indices.numel() // most))]
+    count = indices.numel()
+    return indices if count <= most else indices[torch.arange(most, device=indices.device) * count // most]

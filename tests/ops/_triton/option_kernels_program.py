@@ -14,7 +14,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import graphcaps.ops.coarsening
-from graphcaps.data.precompute import precompute
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import Precision, use_precision
@@ -41,8 +40,6 @@ def run_step(options: dict[str, Any], num_capsules: int) -> None:
         graphs.x.size(-1), 2, capsule_dim=128, num_capsules=(num_capsules,), dropout=0.2, lead=(2,), **options
     )
     store = graphs.as_store()
-    if model.precomputation is not None:
-        store = precompute(store, model.precomputation)
     graphs_of_step = torch.arange(len(store)).expand(2, len(store)).contiguous()
     batch = store.batch(graphs.x.float(), graphs_of_step)
     y = torch.zeros_like(graphs_of_step)

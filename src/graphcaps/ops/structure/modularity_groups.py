@@ -50,13 +50,13 @@ def modularity_groups(source: Index, target: Index, graph: Index) -> Index:
 
     with edge weights :math:`w_g` inside group g and W in all, the sum :math:`d_g` of the degrees of its nodes, and M of
     all degrees. Q is largest for groups that are dense inside with few edges between them; their number follows from
-    the graph, about :math:`\sqrt{M / 2}` for sparse ones. Edges on a cycle have a larger weight, so that rings stay
-    whole.
+    the graph. Edges on a cycle have a larger weight, so that rings stay whole.
 
     At first every node is a group. In each round two groups are merged if neither has another neighbour that it would
     gain more with. Equal gains are told apart by the structure around the nodes; pairs that are equal in that, too,
-    are merged together, or not at all if Q would fall. The result therefore does not depend on the order of nodes,
-    except in graphs whose nodes Weisfeiler-Lehman colours confuse, nor on the other graphs.
+    are merged together, or not at all if Q would fall: the inner nodes of a long path or of a lattice are one group.
+    The result therefore does not depend on the order of nodes, except in graphs whose nodes Weisfeiler-Lehman colours
+    confuse, nor on the other graphs.
 
     Args:
         source, target (array): The nodes of each edge, every edge once, ``[m]``; nodes of all graphs count from 0.
