@@ -1,6 +1,6 @@
 """Structure of the lowest capsules on unseen graphs: plain HGCN and ``parts="blocks"``.
 
-    python -m benchmarks.measure_parts --out results/part-structure.json
+    python -m benchmarks.measure_parts --seeds 5 --out results/part-structure.json
 
 Takes at most ``--graphs`` graphs of each data set, trains on two thirds of them with the preset of the graphs
 ("molecules" or "default"; narrower, shorter, at a higher learning rate: ``TRAINING`` and ``--epochs``), and measures on
@@ -173,7 +173,10 @@ def add(path: Path, row: dict[str, Any]) -> None:
     rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
     rows = [one for one in rows if any(one[name] != row[name] for name in key)] + [row]
     rows.sort(key=lambda one: (DATASETS.index(one["dataset"]), MODELS.index(one["model"])))
-    report = {"command": "python -m benchmarks.measure_parts --out results/part-structure.json", "rows": rows}
+    report = {
+        "command": "python -m benchmarks.measure_parts --seeds 5 --out results/part-structure.json",
+        "rows": rows,
+    }
     path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 
