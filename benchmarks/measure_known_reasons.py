@@ -1,8 +1,7 @@
 """Explanations on data sets with known reasons: every method, on HGCN and on GIN, and simple classifiers.
 
     python -m benchmarks.measure_known_reasons --out results/known-reasons.json
-    python -m benchmarks.measure_known_reasons --graphs 300 --epochs 40 --width 32 --learning-rate 0.003 \
-        --methods capsules gradient integrated-gradients group-occlusion random --out results/known-reasons.json
+    python -m benchmarks.measure_known_reasons --graphs 1000 --epochs 100 --sample 10 --out results/known-reasons.json
     python -m benchmarks.measure_known_reasons --merge FILE [FILE2 …] --out results/known-reasons.json
 
 Seed s tests on fold s of ten stratified folds. One ninth of the other graphs is the validation set, which selects the
