@@ -64,11 +64,10 @@ def modularity_groups(source: Index, target: Index, graph: Index) -> Index:
     """
     n, num_graphs = len(graph), int(graph.max(initial=-1)) + 1
     degree = np.bincount(source, minlength=n) + np.bincount(target, minlength=n)
+    of_edge = graph[source]
     weight = np.where(cycle_edges(source, target, n), CYCLE_WEIGHT, 1.0)
-    weight /= np.bincount(graph[source], weight, num_graphs)[
-        graph[source]
-    ]  # share of all edge weights of its graph
-    edges = np.bincount(graph[source], minlength=num_graphs)
+    weight /= np.bincount(of_edge, weight, num_graphs)[of_edge]  # share of all edge weights of its graph
+    edges = np.bincount(of_edge, minlength=num_graphs)
     volume = degree / np.maximum(2 * edges, 1)[graph]  # share of all degrees of its graph
     colour = _colours(source, target, degree)
     pairs = _Pairs(source, target, weight, np.zeros(len(source), dtype=bool))
@@ -105,9 +104,7 @@ def modularity(source: Index, target: Index, groups: Index) -> float:
         return 0.0
     weight = np.where(cycle_edges(source, target, len(groups)), CYCLE_WEIGHT, 1.0)
     inside = weight[groups[source] == groups[target]].sum() / weight.sum()
-    degree = np.bincount(groups[source], minlength=len(groups)) + np.bincount(
-        groups[target], minlength=len(groups)
-    )
+    degree = np.bincount(groups[np.concatenate([source, target])])
     return float(inside - (degree**2).sum() / (2 * len(source)) ** 2)
 
 
