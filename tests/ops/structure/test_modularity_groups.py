@@ -95,6 +95,20 @@ def test_no_pair_of_groups_is_left_that_would_gain_unless_pairs_are_alike() -> N
             assert _naive_modularity(graph, joined) <= q + 1e-12
 
 
+def test_equal_pairs_stay_apart_if_merging_all_of_them_would_lower_q() -> None:
+    grid = nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 5))
+    groups = _groups(grid).reshape(5, 5)
+    # By symmetry the four corners, and the four arms of the cross between them, are alike.
+    assert groups.tolist() == [
+        [0, 0, 2, 3, 3],
+        [0, 0, 2, 3, 3],
+        [10, 10, 12, 13, 13],
+        [15, 15, 17, 18, 18],
+        [15, 15, 17, 18, 18],
+    ]
+    assert _naive_modularity(grid, groups.reshape(-1)) == pytest.approx(0.376875, abs=1e-12)
+
+
 def test_graphs_among_others_have_the_groups_that_they_have_alone() -> None:
     graphs = [_random(seed) for seed in range(30)]
     alone = [_groups(graph) for graph in graphs]
