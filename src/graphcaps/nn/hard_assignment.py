@@ -67,17 +67,21 @@ def lift(coefficients: Tensor, mean: Tensor | None, graph: Tensor | None = None)
             alone are the reference.
         graph (Tensor, optional): Graph of each of the n rows, from 0 on, ``[..., n]``. (default: all rows are of one)
     """
-    c, smallest = coefficients.double(), smallest_share(coefficients.size(-1))
-    return c / _reference(c, mean, graph, smallest)
+    c = coefficients.double()
+    return c / _reference(_graph_means(c, graph), mean, smallest_share(c.size(-1)))
 
 
-def _reference(c: Tensor, mean: Tensor | None, graph: Tensor | None, smallest: float) -> Tensor:
-    """Geometric mean of the averages over training graphs and over each graph, which are at least ``smallest``."""
-    own = c.mean(-2, keepdim=True) if graph is None else _average(c, graph)
+def _graph_means(c: Tensor, graph: Tensor | None) -> Tensor:
+    """Means over the graph of each row, ``[..., n, J]``, or of all rows, ``[..., 1, J]``."""
+    return c.mean(-2, keepdim=True) if graph is None else _average(c, graph)
+
+
+def _reference(own: Tensor, mean: Tensor | None, smallest: float) -> Tensor:
+    """Geometric mean of the averages over graphs and over training graphs, which are at least ``smallest``."""
     own = own.clamp_min(smallest)
     if mean is None:
         return own
-    whole = mean.to(c.device).double().clamp_min(smallest).unsqueeze(-2)
+    whole = mean.to(own.device).double().clamp_min(smallest).unsqueeze(-2)
     return whole ** (1 - GRAPH_WEIGHT) * own**GRAPH_WEIGHT
 
 
@@ -109,9 +113,10 @@ def hard_assignment(
             by their means over groups, which leaves ``mean`` as it is. (default: each is a group)
     """
     c = coefficients.double() if groups is None else _average(coefficients.double(), groups)
-    reference = _reference(c, mean, graph, smallest_share(c.size(-1)))
+    own = _graph_means(c, graph)
+    reference = _reference(own, mean, smallest_share(c.size(-1)))
     # Where a mean is below the smallest share, the lift of an average capsule is below 1.
-    average = _reference(c, mean, graph, 0.0) / reference
+    average = _reference(own, mean, 0.0) / reference
     relative = c / reference
     is_average = ((relative - average).abs() <= LIFT_TOLERANCE).all(-1)
     return torch.where(is_average, c.argmax(-1), relative.argmax(-1))
