@@ -13,8 +13,9 @@ from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.primary_capsules import Formulation
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.nn.trunk import Trunk
-from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
+from graphcaps.ops.coarsening.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.edge_kinds import check_edge_kinds
+from graphcaps.ops.propagation.normalised_dense_hop import DenseHop
 from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
@@ -230,16 +231,19 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
             raise ShapeError(
                 "CapsuleLayer", "adjacency", f"have the shape {[*u.shape[:-1], n]}", list(adjacency.shape)
             )
-        if self.norm is not None:
-            u = self.norm(u.flatten(-3, -2), mask).unflatten(-2, u.shape[-3:-1])
-        h, mean_input = dense_hop(u, adjacency)
-        mean = mean_input if self.residual else None
+        hop = (
+            DenseHop(*dense_hop(u, adjacency))
+            if self.norm is None
+            else self.norm.dense_hop(u, adjacency, mask)
+        )
+        h, mean = hop.h, hop.mean if self.residual else None
         routing = route_dense(
             h,
             self.weight,
             self.bias,
             self.routing_iterations,
             mean if self.released else None,
+            sums=hop.sums,
             **self._routing(trace),  # type: ignore[arg-type]
         )
         capsules = self._add_residual(routing.capsules, mean)

@@ -15,7 +15,13 @@ from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.activation.activation import BiasPosition, activate, relu_with_bias
 from graphcaps.ops.activation.hashed_dropout import apply_dropout
 from graphcaps.ops.linear import fold_norm, matmul_rows
-from graphcaps.ops.projection.projection import feature_statistics, project, projects_without_gather
+from graphcaps.ops.projection.projection import (
+    feature_statistics,
+    project,
+    projected_capsules,
+    projects_with_norm,
+    projects_without_gather,
+)
 from graphcaps.ops.squash import RELEASED_EPSILON, squash
 from graphcaps.types import EdgeTable, FeatureRows, Segments
 
@@ -114,8 +120,13 @@ class PrimaryCapsules(nn.Module):
         mask = row_mask(batch)
         _check_width("PrimaryCapsules", x, self.in_channels)
         if isinstance(x, FeatureRows):
-            if projects_without_gather(x, self.weight):
-                return self._from_store(x, mask)
+            fused = (
+                self.norm is not None
+                and self.factor_squash == "joined"
+                and projects_with_norm(x, self.weight)
+            )
+            if fused or projects_without_gather(x, self.weight):
+                return self._from_store(x, mask, fused)
             x = x.gather()
             if self.norm is None and mask is not None:  # BatchNorm ignores padding rows
                 x = x.masked_fill(~mask.unsqueeze(-1), 0)
@@ -128,7 +139,7 @@ class PrimaryCapsules(nn.Module):
         weight, bias = fold_norm(self.norm.weight, self.norm.bias, self.weight, self.bias)
         return self._activate(matmul_rows(self.norm.standardise(x, mask), weight), bias, mask)
 
-    def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
+    def _from_store(self, rows: FeatureRows, mask: Tensor | None, fused: bool) -> Tensor:
         """``forward`` without gathering rows: γ / σ is folded into the projection too."""
         norm = self.norm
         if norm is None:
@@ -139,13 +150,14 @@ class PrimaryCapsules(nn.Module):
         mean, rstd = feature_statistics(
             rows, running, training=norm.training, momentum=norm.momentum, epsilon=norm.epsilon
         )
+        if fused:
+            dropout, affine = self.dropout.next_dropout(mask), (norm.weight, norm.bias)
+            return projected_capsules(
+                rows, self.weight, self.bias, affine, (mean, rstd), dropout=dropout, mask=mask
+            )
         z = project(rows, self.weight, norm.weight * rstd, mean)
-        return self._activate(z, self._folded_bias(), mask)
-
-    def _folded_bias(self) -> Tensor:
-        """β W + e."""
-        assert self.norm is not None
-        return (self.norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
+        bias = (norm.bias.unsqueeze(-2) @ self.weight).squeeze(-2) + self.bias
+        return self._activate(z, bias, mask)
 
     def _activate(self, z: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
         """ReLU, dropout and squash of projected features."""

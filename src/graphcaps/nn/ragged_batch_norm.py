@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphcaps.ops.batch_norm.activated_norm import activated_norm
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm, standardise
+from graphcaps.ops.propagation.normalised_dense_hop import DenseHop, normalised_dense_hop
 from graphcaps.ops.propagation.normalised_hop import Hop, normalised_hop
 from graphcaps.types import EdgeTable, Segments
 
@@ -112,6 +113,21 @@ class RaggedBatchNorm(nn.Module):
             u, self.weight, self.bias, self._running, edges, segments,
             residual=residual, divisor=divisor, **self._options,
         )  # fmt: skip
+
+    def dense_hop(self, u: Tensor, adjacency: Tensor, mask: Tensor | None = None) -> DenseHop:
+        """Normalises the capsules of a level, propagates them once, and takes their mean in every graph.
+
+        Equals ``forward`` followed by the two other operations, in fewer passes over the capsules
+        (:func:`graphcaps.ops.propagation.normalised_dense_hop.normalised_dense_hop`).
+
+        Args:
+            u (Tensor): Capsules, ``[*lead, B, n, channels]``.
+            adjacency (Tensor): Their graph, ``[*lead, B, n, n]``.
+            mask (Tensor, optional): True at graphs with nodes, ``[*lead, B]``. (default: all)
+        """
+        return normalised_dense_hop(
+            u, adjacency, mask, self.weight, self.bias, self._running, **self._options
+        )
 
     @property
     def _running(self) -> Running:

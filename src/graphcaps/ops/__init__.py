@@ -11,7 +11,7 @@ from graphcaps._io.lazy_names import lazy_names
 from graphcaps.ops.squash import squash  # at once: a module has the same name
 
 if TYPE_CHECKING:
-    from graphcaps.ops.coarsening import clamp_adjacency, coarsen, dense_coarsen
+    from graphcaps.ops.coarsening.coarsening import clamp_adjacency, coarsen, dense_coarsen
     from graphcaps.ops.edges import CleanEdges, EdgeReport, clean_edges, edge_table
     from graphcaps.ops.propagation.modulated_hop import modulated_hop
     from graphcaps.ops.propagation.propagation import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "graphcaps.ops.coarsening": ["clamp_adjacency", "coarsen", "dense_coarsen"],
+        "graphcaps.ops.coarsening.coarsening": ["clamp_adjacency", "coarsen", "dense_coarsen"],
         "graphcaps.ops.edges": ["CleanEdges", "EdgeReport", "clean_edges", "edge_table"],
         "graphcaps.ops.propagation.modulated_hop": ["modulated_hop"],
         "graphcaps.ops.propagation.propagation": [

@@ -13,7 +13,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-import graphcaps.ops.coarsening
+import graphcaps.ops.coarsening.coarsening
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import Precision, use_precision
@@ -23,6 +23,7 @@ from tests.graphs import random_graphs
 from tests.ops._triton.stub_driver import stub_driver
 
 OPTIONS: list[dict[str, Any]] = [
+    {},
     {"reconstruct_up_to": 8},
     {"formulation": "paper"},
     {"parts": "blocks"},
@@ -35,7 +36,7 @@ CAPSULES = (10, 128)
 
 def run_step(options: dict[str, Any], num_capsules: int) -> None:
     """A step whose kernels are compiled but not launched; what they would write is zero."""
-    graphs = random_graphs([4, 9, 1, 17, 12] * 10, density=2.0)
+    graphs = random_graphs([4, 9, 1, 17, 12] * 14, density=2.0)
     model = HGCN(
         graphs.x.size(-1), 2, capsule_dim=128, num_capsules=(num_capsules,), dropout=0.2, lead=(2,), **options
     )
@@ -48,7 +49,7 @@ def run_step(options: dict[str, Any], num_capsules: int) -> None:
 
 
 def main() -> None:
-    graphcaps.ops.coarsening.adjacency_tiles = lambda *_: None  # type: ignore[assignment]  # the form of a CPU
+    graphcaps.ops.coarsening.coarsening.adjacency_tiles = lambda *_: None  # type: ignore[assignment]  # the form of a CPU
     with stub_driver() as driver:
         for precision in PRECISIONS:
             for number in CAPSULES:

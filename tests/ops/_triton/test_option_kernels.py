@@ -22,7 +22,7 @@ KERNELS = {
     ),  # gradient through the routing
     "_both_gradients_kernel",  # hop among capsules
     *("_graph_kernel", "_loss_kernel"),  # block loss
-    *("_average_kernel", "_sums_kernel"),  # groups
+    *("_gram_kernel", "_agreement_kernel"),  # many graphs
 }
 
 

@@ -28,10 +28,10 @@ def test_the_kernel_with_many_capsules_equals_the_factored_form(kernel_device: s
 def test_a_wrong_value_is_found(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = weighted_sum_triton.input_gradient
 
-    def wrong(*args: Any) -> torch.Tensor:
-        result = right(*args)
-        result[0, -1, -1] += 1
-        return result
+    def wrong(*args: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        dh, dres = right(*args)
+        dh[0, -1, -1] += 1
+        return dh, dres
 
     monkeypatch.setattr("graphcaps.ops.routing.route_triton.input_gradient", wrong)
     assert check(CASE, kernel_device).startswith("gradient of h differ by")

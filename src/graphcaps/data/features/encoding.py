@@ -95,14 +95,15 @@ def encode_checked(
 
 # ---------------------------------------------------------------------- sparse tables
 def compact_features(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
-    """The features in the form that training reads fastest: a sparse table if few entries are nonzero, else ``x``.
+    """The features in the form that training reads fastest: on a GPU a table, on a CPU one if entries are very sparse.
 
-    On a CPU, rows of ``x`` are gathered unless entries are very sparse.
+    Else rows of ``x`` are gathered.
     """
-    entries = sum(int(rows.count_nonzero()) for rows in x.split(_ROWS_PER_STEP))
-    factor = CPU_ZEROS_PER_ENTRY if x.device.type == "cpu" else 1
-    few = factor * entries <= x.numel() and entries <= x.size(0) * _max_entries(x.size(1))
-    return feature_table(x, store) if few else x
+    if x.device.type == "cpu":
+        entries = sum(int(rows.count_nonzero()) for rows in x.split(_ROWS_PER_STEP))
+        few = CPU_ZEROS_PER_ENTRY * entries <= x.numel() and entries <= x.size(0) * _max_entries(x.size(1))
+        return feature_table(x, store) if few else x
+    return feature_table(x, store)
 
 
 def feature_table(x: Tensor, store: GraphStore) -> FeatureTable:

@@ -96,6 +96,11 @@ def _activate(z: Tensor, _bias: Tensor) -> bool:
     return z.numel() > 0 and z.size(-1) <= WIDEST_ACTIVATION
 
 
+def _projected_capsules(_x: Tensor, node: Tensor, weight: Tensor) -> bool:
+    """There are rows, and capsules are no longer than ``WIDEST_ROUTED_CAPSULE``: a program holds whole rows."""
+    return node.numel() > 0 and weight.size(-1) <= WIDEST_ROUTED_CAPSULE
+
+
 def _without_mask(x: Tensor, mask: Tensor | None) -> bool:
     """There are rows, and no mask."""
     return x.numel() > 0 and mask is None
@@ -119,6 +124,12 @@ def _on_gpu(order: Tensor) -> bool:
 def _normalised_rows(x: Tensor, parameter: Tensor) -> bool:
     """There are rows, and they have the leading axes of the parameters."""
     return x.numel() > 0 and x.shape[:-2] == parameter.shape[:-1]
+
+
+def _normalised_dense_hop(u: Tensor, adjacency: Tensor, weight: Tensor, *, training: bool) -> bool:
+    """While training, of at most ``MOST_DENSE_CAPSULES`` capsules, and if the adjacency needs no gradient."""
+    rows = u.numel() > 0 and u.size(-2) <= MOST_DENSE_CAPSULES and u.shape[:-3] == weight.shape[:-1]
+    return training and rows and not adjacency.requires_grad
 
 
 def _normalised_hop(
@@ -191,6 +202,11 @@ def _sampled_pairs(_z: Tensor, _shift: Tensor | None, *, num_rows: int, pairs: i
     return pairs <= MOST_SAMPLED_PAIRS and (pairs + 2) * num_rows < 2**31
 
 
+def _clamp_adjacency(adjacency: Tensor) -> bool:
+    """There are capsules, and the adjacency needs no gradient."""
+    return adjacency.numel() > 0 and not adjacency.requires_grad
+
+
 def _dense_hop(x: Tensor, _adjacency: Tensor) -> bool:
     """A graph has at most ``MOST_DENSE_CAPSULES`` capsules."""
     return x.size(-2) <= MOST_DENSE_CAPSULES
@@ -251,6 +267,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "capsules_of_assignment": TritonForm(
         "routing.assigned_capsules_triton", "capsules_of_assignment", _route
     ),
+    "clamp_adjacency": TritonForm("coarsening.clamp_triton", "clamp_adjacency", _clamp_adjacency),
     "class_code": TritonForm("class_code.class_code_triton", "class_code"),
     "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
     "edge_attention": TritonForm("propagation.edge_attention_triton", "edge_attention", _edge_attention),
@@ -262,8 +279,14 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
     "modulated_hop": TritonForm("propagation.modulated_hop_triton", "modulated_hop", _modulated_hop),
     "neighbour_sum": TritonForm("propagation.neighbour_sum_triton", "neighbour_sum", _along_edges),
+    "normalised_dense_hop": TritonForm(
+        "propagation.normalised_dense_hop_triton", "normalised_dense_hop", _normalised_dense_hop
+    ),
     "normalised_hop": TritonForm("propagation.normalised_hop_triton", "normalised_hop", _normalised_hop),
     "project": TritonForm("projection.projection_triton", "project"),
+    "projected_capsules": TritonForm(
+        "projection.projection_triton", "projected_capsules", _projected_capsules
+    ),
     "propagate": TritonForm("propagation.neighbour_sum_triton", "propagate", _along_edges),
     "reconstruction_loss": TritonForm("reconstruction.pair_loss_triton", "reconstruction_loss"),
     "route": TritonForm("routing.route_triton", "route_triton", _route),
@@ -282,11 +305,12 @@ TRITON_FORMS: dict[str, TritonForm] = {
 
 WHOLE_BATCH = frozenset(
     {
-        *("activate", "apply_dropout", "next_step_keys"),  # positions in the batch
+        *("activate", "apply_dropout", "next_step_keys", "projected_capsules"),  # positions in the batch
         *(
             "activated_norm",
             "batch_norm",
             "standardise",
+            "normalised_dense_hop",
             "normalised_hop",
             "feature_statistics",
         ),  # statistics

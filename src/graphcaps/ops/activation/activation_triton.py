@@ -15,8 +15,20 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_reciprocal
 from graphcaps.ops.activation.hashed_dropout import HashedDropout
+from graphcaps.ops.batch_norm.batch_norm_triton import mask_bytes
 
-__all__ = ["activate", "apply_dropout", "hash_position", "next_step_keys"]
+__all__ = [
+    "activate",
+    "activation_gradients",
+    "apply_dropout",
+    "dropout_factors",
+    "dropout_parameters",
+    "hash_position",
+    "is_per_replica",
+    "next_step_keys",
+    "squash_rows",
+    "threshold_and_scale",
+]
 
 _DROPOUT_NUMBERS = 1024
 """Numbers of a program of the dropout kernel."""
@@ -38,7 +50,7 @@ def activate(
     mask: Tensor | None,
 ) -> Tensor:
     """As :func:`graphcaps.ops.activation.activation.activate`, for rows of at most 1024 numbers."""
-    u: Tensor = _Activate.apply(z, bias, dropout, bias_position == "inside", epsilon, _bytes(mask))
+    u: Tensor = _Activate.apply(z, bias, dropout, bias_position == "inside", epsilon, mask_bytes(mask))
     return u
 
 
@@ -62,9 +74,9 @@ class _Dropout(torch.autograd.Function):
             dropout.keys.contiguous(),
             out,
             count,
-            *_threshold_and_scale(dropout),
+            *threshold_and_scale(dropout),
             SIZE=_DROPOUT_NUMBERS,
-            EACH=_is_per_replica(dropout),
+            EACH=is_per_replica(dropout),
             num_warps=4,
         )
         return out
@@ -78,9 +90,9 @@ def next_step_keys(seed: Tensor, step: Tensor, mask: Tensor | None) -> Tensor:
     """As :func:`graphcaps.ops.activation.hashed_dropout.next_step_keys`, in one launch."""
     keys = torch.empty(*seed.shape, 2, dtype=torch.int32, device=seed.device)
     V = 1 if mask is None else mask.size(-1)
-    mask_bytes = _bytes(mask)
+    masked = mask_bytes(mask)
     _keys_kernel[(seed.numel(),)](
-        seed, step, seed if mask_bytes is None else mask_bytes, keys, V,
+        seed, step, seed if masked is None else masked, keys, V,
         MASKED=mask is not None, WIDTH=1024, num_warps=4,
     )  # fmt: skip
     return keys
@@ -104,7 +116,7 @@ class _Activate(torch.autograd.Function):
         V, d = z.shape[-2:]
         tensors, options = _call(z, bias, mask, dropout, inside, _FORWARD_NUMBERS)
         _forward_kernel[(z.numel() // (V * d) * triton.cdiv(V, options["ROWS"]),)](
-            *tensors, out, V, d, *_threshold_and_scale(dropout), epsilon, **options
+            *tensors, out, V, d, *threshold_and_scale(dropout), epsilon, **options
         )
         return out
 
@@ -112,21 +124,34 @@ class _Activate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         z, bias, mask = ctx.saved_tensors
-        dropout, inside, epsilon = ctx.options
-        dz = torch.empty_like(z)
-        V, d = z.shape[-2:]
-        tensors, options = _call(z, bias, mask, dropout, inside, _BACKWARD_NUMBERS)
-        if d % 16 == 0 and options["WIDTH"] <= 128:  # others are not vectorised, or reduced across warps
-            options["maxnreg"] = _BACKWARD_REGISTERS
-        replicas, count = z.numel() // (V * d), triton.cdiv(V, options["ROWS"])
-        tiles = triton.cdiv(count, max(1, _BACKWARD_PROGRAMS // replicas))
-        blocks = triton.cdiv(count, tiles)
-        part = z.new_empty(*z.shape[:-2], blocks, d)
-        _backward_kernel[(replicas * blocks,)](
-            *tensors, grad.contiguous(), dz, part, V, d, blocks, tiles, *_threshold_and_scale(dropout), epsilon,
-            **options,
-        )  # fmt: skip
-        return dz, part.sum(-2), None, None, None, None
+        dz, dbias = activation_gradients(z, bias, mask, grad, *ctx.options)
+        return dz, dbias, None, None, None, None
+
+
+def activation_gradients(
+    z: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    grad: Tensor,
+    dropout: HashedDropout | None,
+    inside: bool,
+    epsilon: float,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of z ``[*lead, V, d]`` and of the bias ``[*lead, d]``; the mask as bytes."""
+    dz = torch.empty_like(z)
+    V, d = z.shape[-2:]
+    tensors, options = _call(z, bias, mask, dropout, inside, _BACKWARD_NUMBERS)
+    if d % 16 == 0 and options["WIDTH"] <= 128:  # others are not vectorised, or reduced across warps
+        options["maxnreg"] = _BACKWARD_REGISTERS
+    replicas, count = z.numel() // (V * d), triton.cdiv(V, options["ROWS"])
+    tiles = triton.cdiv(count, max(1, _BACKWARD_PROGRAMS // replicas))
+    blocks = triton.cdiv(count, tiles)
+    part = z.new_empty(*z.shape[:-2], blocks, d)
+    _backward_kernel[(replicas * blocks,)](
+        *tensors, grad.contiguous(), dz, part, V, d, blocks, tiles, *threshold_and_scale(dropout), epsilon,
+        **options,
+    )  # fmt: skip
+    return dz, part.sum(-2)
 
 
 def _call(
@@ -141,13 +166,13 @@ def _call(
         "INSIDE": inside,
         "ROWS": rows,
         "WIDTH": width,
-        "EACH": _is_per_replica(dropout),
+        "EACH": is_per_replica(dropout),
         "num_warps": 4,
     }
     return (z, bias, z if mask is None else mask, keys), options
 
 
-def _threshold_and_scale(dropout: HashedDropout | None) -> tuple[int | Tensor, float | Tensor]:
+def threshold_and_scale(dropout: HashedDropout | None) -> tuple[int | Tensor, float | Tensor]:
     """Hashes below the first are dropped; the other numbers are multiplied by the second. One each per replica, as
     tensors ``[*lead]``, if the probability is."""
     if dropout is None:
@@ -156,12 +181,8 @@ def _threshold_and_scale(dropout: HashedDropout | None) -> tuple[int | Tensor, f
     return dropout.threshold, scale.float() if isinstance(scale, Tensor) else scale
 
 
-def _is_per_replica(dropout: HashedDropout | None) -> bool:
+def is_per_replica(dropout: HashedDropout | None) -> bool:
     return dropout is not None and isinstance(dropout.p, Tensor)
-
-
-def _bytes(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else mask.contiguous().view(torch.uint8)
 
 
 @triton.jit
@@ -182,8 +203,10 @@ def _keys_kernel(  # type: ignore[no-untyped-def]
     tl.store(keys + 2 * replica, key.to(tl.int32))
     tl.store(keys + 2 * replica + 1, (key >> 32).to(tl.int32))
     if MASKED:
-        some = tl.zeros([WIDTH], tl.int32)
-        for first in range(0, V, WIDTH):
+        # Real rows come first as a rule, and then no other entry of the mask is read.
+        begins = tl.load(mask + replica * V, mask=V > 0, other=0) != 0
+        some = tl.zeros([WIDTH], tl.int32) + begins.to(tl.int32)
+        for first in range(0, tl.where(begins, 0, V), WIDTH):
             rows = first + tl.arange(0, WIDTH)
             valid = tl.load(mask + replica * V + rows, mask=rows < V, other=0)
             some = tl.maximum(some, (valid != 0).to(tl.int32))
@@ -204,7 +227,7 @@ def hash_position(position, first, second):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _dropout_parameters(keys, replica, threshold, scale, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
+def dropout_parameters(keys, replica, threshold, scale, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
     """Both keys of a replica, its threshold and its scale; without keys at threshold 0.
 
     With EACH, threshold and scale are pointers to one number per replica.
@@ -219,7 +242,7 @@ def _dropout_parameters(keys, replica, threshold, scale, EACH: tl.constexpr):  #
 
 
 @triton.jit
-def _factors(position, draws, valid):  # type: ignore[no-untyped-def]
+def dropout_factors(position, draws, valid):  # type: ignore[no-untyped-def]
     """0 where the number at a position is dropped or not valid, 1 / (1 − p) elsewhere; none is dropped at threshold 0.
 
     Without dropout the hash is computed in vain, which costs no time beside the loads and saves a compilation.
@@ -236,7 +259,7 @@ def _dropout_kernel(  # type: ignore[no-untyped-def]
     position = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = position < count
     value = tl.load(x + replica * count + position, mask=inside, other=0.0)
-    factor = _factors(position, _dropout_parameters(keys, replica, threshold, scale, EACH), inside)
+    factor = dropout_factors(position, dropout_parameters(keys, replica, threshold, scale, EACH), inside)
     tl.store(out + replica * count + position, value * factor, mask=inside)
 
 
@@ -266,7 +289,7 @@ def _rows_of(  # type: ignore[no-untyped-def]
     else:
         above = value > 0
         h = tl.where(above, value, 0.0) + e
-    factor = _factors(first * D + local, draws, valid)
+    factor = dropout_factors(first * D + local, draws, valid)
     inside = (rows < V)[:, None] & wide
     return h * factor, factor, above, origin, local, valid, inside
 
@@ -277,6 +300,15 @@ def _bias_of(bias, replica, D, WIDTH: tl.constexpr):  # type: ignore[no-untyped-
     return tl.load(bias + replica * D + columns, mask=columns < D, other=0.0)[None, :]
 
 
+@triton.jit
+def squash_rows(h, epsilon):  # type: ignore[no-untyped-def]
+    """squash of each row."""
+    squared = tl.sum(h * h, 1)
+    length = tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0))  # squash(0) = 0, with ε = 0 too
+    factor = squared / ((1 + squared) * length)
+    return h * factor[:, None]
+
+
 @triton.jit(do_not_specialize=["V", "threshold"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     z, bias, mask, keys, out, V, D, threshold, scale, epsilon,
@@ -285,15 +317,12 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     blocks = tl.cdiv(V, ROWS)
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     first = tl.program_id(0) % blocks * ROWS
-    draws = _dropout_parameters(keys, replica, threshold, scale, EACH)
+    draws = dropout_parameters(keys, replica, threshold, scale, EACH)
     e = _bias_of(bias, replica, D, WIDTH)
     h, _factor, _above, origin, local, _valid, inside = _rows_of(
         z, e, mask, draws, replica, first, V, D, MASKED, INSIDE, ROWS, WIDTH
     )
-    squared = tl.sum(h * h, 1)
-    length = tl.sqrt(tl.where(squared > 0, squared + epsilon, 1.0))  # squash(0) = 0, with ε = 0 too
-    factor = squared / ((1 + squared) * length)
-    tl.store(out + origin + local, h * factor[:, None], mask=inside)
+    tl.store(out + origin + local, squash_rows(h, epsilon), mask=inside)
 
 
 @triton.jit(do_not_specialize=["V", "blocks", "tiles", "threshold"])
@@ -303,7 +332,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     replica = (tl.program_id(0) // blocks).to(tl.int64)
     begin = tl.program_id(0) % blocks * tiles * ROWS
-    draws = _dropout_parameters(keys, replica, threshold, scale, EACH)
+    draws = dropout_parameters(keys, replica, threshold, scale, EACH)
     e = _bias_of(bias, replica, D, WIDTH)
     total = tl.zeros([ROWS, WIDTH], tl.float32)
     for first in range(begin, tl.minimum(begin + tiles * ROWS, V), ROWS):

@@ -32,6 +32,8 @@ __all__ = [
 
 _MOST_PARTS = 64
 """Largest number of parts of a replica: what the combining kernel holds at once."""
+_ADDED_PARTS, _ADDED_COLUMNS = 256, 8
+"""Parts and columns of a step of the kernel that adds tables: its steps wait for each other, so they are few."""
 
 
 @triton.jit
@@ -335,8 +337,8 @@ def add_tables(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
     """Sums of two tables ``[replicas, parts, C]`` over their parts, in order, ``[replicas, C]``."""
     replicas, parts, C = one.shape
     sums = one.new_empty(replicas, C), one.new_empty(replicas, C)
-    _add_kernel[(replicas, triton.cdiv(C, 32))](
-        one, two, *sums, C, parts, PARTS=_MOST_PARTS, WIDTH=32, num_warps=4
+    _add_kernel[(replicas, triton.cdiv(C, _ADDED_COLUMNS))](
+        one, two, *sums, C, parts, PARTS=_ADDED_PARTS, WIDTH=_ADDED_COLUMNS, num_warps=4
     )
     return sums
 

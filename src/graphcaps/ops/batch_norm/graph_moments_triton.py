@@ -22,6 +22,8 @@ _NUMBERS = 2048
 """Numbers of a tile of rows."""
 _STAGES = 3
 """Tiles that are loaded at a time."""
+_PIECES, _COLUMNS = 256, 8
+"""Graphs and columns of a step of the kernel that joins graphs: its steps wait for each other, so they are few."""
 
 Statistics = tuple[Tensor, Tensor, Tensor]
 """Mean and variance ``[*lead, C]`` and number ``[replicas]`` of the real rows."""
@@ -66,10 +68,10 @@ def graph_statistics(
         )  # fmt: skip
     mean, var, count = x.new_empty(*lead, C), x.new_empty(*lead, C), x.new_empty(L)
     means_out = None if divisor is None else x.new_empty(*lead, B, C)
-    _join_kernel[(L, triton.cdiv(C, 32))](
+    _join_kernel[(L, triton.cdiv(C, _COLUMNS))](
         means, squares, ptr, mean, var, count, *running, weight, bias, mean if means_out is None else means_out,
         B, L, rows_per_chunk(parts, V), C, parts, momentum, epsilon, float(divisor or 0.0),
-        MEANS=means_out is not None, PIECES=64, WIDTH=32, num_warps=4,
+        MEANS=means_out is not None, PIECES=_PIECES, WIDTH=_COLUMNS, num_warps=4,
     )  # fmt: skip
     return (mean, var, count), means_out
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.batch_shard import share_of_rank, sum_over_ranks
-from graphcaps.ops.coarsening import coarsen
+from graphcaps.ops.coarsening.coarsening import coarsen
 from graphcaps.ops.propagation.propagation import degrees
 from graphcaps.ops.ragged.tiles import segment_sum
 from graphcaps.types import EdgeTable, Segments

@@ -20,6 +20,7 @@ from graphcaps.ops._triton.precision import dot_precision
 __all__ = ["class_code"]
 
 _GRAPHS = 16  # of a tile
+_SUMMED = 64  # graphs of a step of the sum over graphs: its steps wait for each other, so they are few
 _STEP = 64  # numbers of a capsule taken at once
 _OUT = 32  # columns of an output tile
 
@@ -66,7 +67,8 @@ class _ClassCode(torch.autograd.Function):
         if F * grid[0] * grid[2]:
             _code_backward_kernel[grid](
                 u, y, weight, code, grad.contiguous(), du, dweight, dbias, B, classes, d, E, tiles,
-                RELU=ctx.relu, PRECISION=ctx.precision, R=_GRAPHS, K=_STEP, C=_OUT, num_warps=2, num_stages=3,
+                RELU=ctx.relu, PRECISION=ctx.precision, R=_GRAPHS, K=_STEP, C=_OUT,
+                S=_SUMMED // 2 if ctx.precision == "tf32x3" else _SUMMED, num_warps=4, num_stages=3,
             )  # fmt: skip
         return du, None, dweight, dbias, None
 
@@ -141,13 +143,13 @@ def _capsules(  # type: ignore[no-untyped-def]
 @triton.jit
 def _parameters(  # type: ignore[no-untyped-def]
     u, y, code, grad, dweight, dbias, f, e, o, k, with_bias, B, classes, d, E,
-    RELU: tl.constexpr, PRECISION: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+    RELU: tl.constexpr, PRECISION: tl.constexpr, S: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the weight of class o, its rows k and columns e, and of the bias; graphs in order."""
     total = tl.zeros([C, C], tl.float32)
-    summed = tl.zeros([R, C], tl.float32)
-    for first in range(0, B, R):
-        b = first + tl.arange(0, R)
+    summed = tl.zeros([S, C], tl.float32)
+    for first in range(0, B, S):
+        b = first + tl.arange(0, S)
         label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
         of_class = (b < B) & (label == o)
         valid = (b < B)[:, None] & (e < E)[None, :]
@@ -168,7 +170,7 @@ def _parameters(  # type: ignore[no-untyped-def]
 @triton.jit(do_not_specialize=["B", "classes", "tiles"])
 def _code_backward_kernel(  # type: ignore[no-untyped-def]
     u, y, weight, code, grad, du, dweight, dbias, B, classes, d, E, tiles,
-    RELU: tl.constexpr, PRECISION: tl.constexpr, R: tl.constexpr, K: tl.constexpr, C: tl.constexpr,
+    RELU: tl.constexpr, PRECISION: tl.constexpr, R: tl.constexpr, K: tl.constexpr, C: tl.constexpr, S: tl.constexpr,
 ):  # fmt: skip
     """A class and C numbers of its capsule (program 2) of a replica (1).
 
@@ -186,5 +188,5 @@ def _code_backward_kernel(  # type: ignore[no-untyped-def]
         e = (tl.program_id(0) - tiles) * C + tl.arange(0, C)
         with_bias = tl.program_id(2) == 0
         _parameters(
-            u, y, code, grad, dweight, dbias, f, e, o, k, with_bias, B, classes, d, E, RELU, PRECISION, R, C
+            u, y, code, grad, dweight, dbias, f, e, o, k, with_bias, B, classes, d, E, RELU, PRECISION, S, C
         )  # fmt: skip

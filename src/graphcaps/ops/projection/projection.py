@@ -6,9 +6,12 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import select, supports
+from graphcaps.ops.activation.activation import activate
+from graphcaps.ops.activation.hashed_dropout import HashedDropout
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.batch_shard import current_shard
 from graphcaps.ops.projection.sparse_features import sparse_product
+from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import FeatureRows
 
 __all__ = [
@@ -16,6 +19,8 @@ __all__ = [
     "feature_statistics",
     "project",
     "project_gathered",
+    "projected_capsules",
+    "projects_with_norm",
     "projects_without_gather",
 ]
 
@@ -34,6 +39,11 @@ def projects_without_gather(rows: FeatureRows, weight: Tensor) -> bool:
     if supports("project", table.x, rows.node, weight):
         return True
     return table.x.device.type == "cpu" and CPU_ZEROS_PER_ENTRY * table.values.numel() <= table.x.numel()
+
+
+def projects_with_norm(rows: FeatureRows, weight: Tensor) -> bool:
+    """Whether :func:`projected_capsules` is one operation: with kernels, also of features that are not sparse."""
+    return supports("projected_capsules", rows.table.x, rows.node, weight)
 
 
 @torch.no_grad()
@@ -112,3 +122,54 @@ def project_gathered(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Ten
     centred = rows.gather() - rows.table.shift - mean.unsqueeze(-2)
     standard = centred.masked_fill((rows.node < 0).unsqueeze(-1), 0)
     return standard @ (scale.unsqueeze(-1) * weight)
+
+
+@full_precision
+def projected_capsules(
+    rows: FeatureRows,
+    weight: Tensor,
+    bias: Tensor,
+    norm: tuple[Tensor, Tensor],
+    statistics: tuple[Tensor, Tensor],
+    *,
+    dropout: HashedDropout | None = None,
+    epsilon: float = RELEASED_EPSILON,
+    mask: Tensor | None = None,
+) -> Tensor:
+    r"""Primary capsules of normalised rows, :math:`u = \mathrm{squash}(\mathrm{dropout}(\mathrm{ReLU}(\hat x W + e)))`.
+
+    With :math:`\hat x = (x - \mu)\, \mathrm{diag}(\gamma / \sigma) + \beta`. Weight, bias, γ and β get a gradient,
+    computed from centred rows; mean and 1 / σ have none.
+
+    Args:
+        rows (FeatureRows): x, ``[*lead, V, C]``.
+        weight (Tensor): W, ``[*lead, C, d]``.
+        bias (Tensor): e, ``[*lead, d]``.
+        norm (tuple): γ and β, ``[*lead, C]``.
+        statistics (tuple): μ minus the table's ``shift`` and 1 / σ, ``[*lead, C]``, from :func:`feature_statistics`.
+        dropout (HashedDropout, optional): The dropout of this step. (default: none)
+        epsilon (float): As in :func:`graphcaps.ops.squash`.
+        mask (Tensor, optional): True at real rows, ``[*lead, V]``. (default: all are real)
+
+    Returns:
+        Tensor: ``[*lead, V, d]``, zero at padding rows.
+    """
+    form = select("projected_capsules", _projected_capsules, rows.table.x, rows.node, weight)
+    return form(rows, weight, bias, norm, statistics, dropout=dropout, epsilon=epsilon, mask=mask)
+
+
+def _projected_capsules(
+    rows: FeatureRows,
+    weight: Tensor,
+    bias: Tensor,
+    norm: tuple[Tensor, Tensor],
+    statistics: tuple[Tensor, Tensor],
+    *,
+    dropout: HashedDropout | None,
+    epsilon: float,
+    mask: Tensor | None,
+) -> Tensor:
+    (gamma, beta), (mean, rstd) = norm, statistics
+    z = project(rows, weight, gamma * rstd, mean)
+    folded = (beta.unsqueeze(-2) @ weight).squeeze(-2) + bias
+    return activate(z, folded, dropout=dropout, bias_position="inside", epsilon=epsilon, mask=mask)

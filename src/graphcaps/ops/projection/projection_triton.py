@@ -1,8 +1,12 @@
 """Projection of standardised features, read from the store's feature table without gathering rows.
 
-Forward: a program computes a block of rows and adds one row of the weight per non-zero entry, because features are
-sparse. Backward: the gradient of the weight is a product of tiles of x and of dz on the tensor cores; rows of x are
-read from the table. The rows of a replica are split into parts, whose products a last kernel adds in order.
+Forward: a program computes a block of rows. Where features are sparse, it adds one row of the weight per non-zero
+entry; otherwise rows of x are read from the table, and centred, for a product of tiles on the tensor cores. Backward:
+the gradient of the weight is such a product of x and dz. The rows of a replica are split into parts, whose products a
+last kernel adds in order.
+
+:func:`projected_capsules` computes ReLU, dropout and squash of the rows in the same pass, with γ, β and the statistics
+of a batch normalisation folded into the weight.
 """
 
 # Kernels keep tiles in growing tuples, which mypy cannot type.
@@ -22,14 +26,28 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.ops.activation.activation_triton import (
+    activation_gradients,
+    dropout_factors,
+    dropout_parameters,
+    is_per_replica,
+    squash_rows,
+    threshold_and_scale,
+)
+from graphcaps.ops.activation.hashed_dropout import HashedDropout
+from graphcaps.ops.batch_norm.batch_norm_triton import mask_bytes
 from graphcaps.types import FeatureRows
 
-__all__ = ["feature_statistics", "project"]
+__all__ = ["feature_statistics", "project", "projected_capsules"]
 
 _PROGRAMS = 264
 """Programs of the gradient that a large GPU runs at a time; the rows of a replica are split into parts accordingly."""
 _STEPS = 4
 """Least number of steps of a part: below, its product takes longer to add than to compute."""
+_GRAPHS, _COLUMNS = 128, 8
+"""Graphs and columns of a step of the statistics: its steps wait for each other, so they are few."""
+_DENSE_ROWS = 32
+"""Rows of a program of the projection if features are not sparse."""
 _COMBINED = 4
 """Rows of the weight of a program that adds the products of the parts."""
 
@@ -129,10 +147,14 @@ def _statistics_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["C", "units"])
 def _fold_kernel(  # type: ignore[no-untyped-def]
-    weight, scale, mean, folded, offset, C, units,
-    UNIT: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
+    weight, bias, gamma, beta, mean, rstd, folded, offset, C, units,
+    UNIT: tl.constexpr, NORMED: tl.constexpr, CENTRED: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """``folded`` = diag(scale) W and ``offset`` = −mean · ``folded``, of a replica and a block of columns."""
+    """``folded`` = diag(γ) W and its part of ``offset``, −mean · ``folded``, of a replica and a block of columns.
+
+    ``NORMED``: diag(γ / σ) in place of diag(γ), and β W + e in the offset. ``CENTRED``: rows are centred when they are
+    read, and the mean is not in the offset.
+    """
     D = units * UNIT
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -142,25 +164,53 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
         channel = first + tl.arange(0, CHANNELS)
         is_channel = channel < C
         rows_at = replica * C + channel
-        scales = tl.load(scale + rows_at, mask=is_channel, other=0.0)
-        centre = tl.load(mean + rows_at, mask=is_channel, other=0.0)
+        scale = tl.load(gamma + rows_at, mask=is_channel, other=0.0)
         offsets = rows_at[:, None] * D + columns[None, :]
         valid = is_channel[:, None] & wide[None, :]
-        rows = tl.load(weight + offsets, mask=valid, other=0.0) * scales[:, None]
+        rows = tl.load(weight + offsets, mask=valid, other=0.0)
+        if NORMED:
+            scale *= tl.load(rstd + rows_at, mask=is_channel, other=0.0)
+            total += rows * tl.load(beta + rows_at, mask=is_channel, other=0.0)[:, None]
+        rows *= scale[:, None]
         tl.store(folded + offsets, rows, mask=valid)
-        total -= rows * centre[:, None]
-    tl.store(offset + replica * D + columns, tl.sum(total, 0), mask=wide)
+        if not CENTRED:
+            total -= rows * tl.load(mean + rows_at, mask=is_channel, other=0.0)[:, None]
+    shift = tl.sum(total, 0)
+    if NORMED:
+        shift += tl.load(bias + replica * D + columns, mask=wide, other=0.0)
+    tl.store(offset + replica * D + columns, shift, mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "C", "units", "blocks"])
-def _rows_kernel(  # type: ignore[no-untyped-def]
-    node, ptr, columns, values, folded, offset, out, V, C, units, blocks,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+@triton.jit
+def _store_capsules(  # type: ignore[no-untyped-def]
+    u, z, offset, keys, threshold, scale, replica, first, origin, real, inside, D, epsilon,
+    EACH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """A block of rows: their entries times rows of ``folded``, one entry of each row at a time."""
+    """Stores squash(dropout(ReLU(z + offset))) of the rows from ``first`` on; 0 where they are not real."""
+    columns = tl.arange(0, WIDTH)
+    wide = columns < D
+    shift = tl.load(offset + replica * D + columns, mask=wide, other=0.0)
+    local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]
+    draws = dropout_parameters(keys, replica, threshold, scale, EACH)
+    factors = dropout_factors(first * D + local, draws, real[:, None] & wide[None, :])
+    value = z + shift[None, :]
+    h = tl.where(value > 0, value, 0.0) * factors
+    tl.store(u + origin + local, squash_rows(h, epsilon), mask=inside[:, None] & wide[None, :])
+
+
+@triton.jit(do_not_specialize=["V", "C", "units", "blocks", "threshold"])
+def _rows_kernel(  # type: ignore[no-untyped-def]
+    node, ptr, columns, values, folded, offset, out, keys, u, V, C, units, blocks, threshold, scale, epsilon,
+    UNIT: tl.constexpr, CAPSULES: tl.constexpr, EACH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """A block of rows: their entries times rows of ``folded``, one entry of each row at a time.
+
+    ``CAPSULES``: their capsules are stored too, and the offset is not added to ``out``.
+    """
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
-    rows = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(0) % blocks * ROWS
+    rows = first + tl.arange(0, ROWS)
     inside = rows < V
     at = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = (at < D)[None, :]
@@ -170,7 +220,8 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     start = tl.load(ptr + store_node, mask=real, other=0)
     count = tl.load(ptr + store_node + 1, mask=real, other=0) - start
     total = tl.zeros([ROWS, WIDTH], tl.float32)
-    total += tl.load(offset + replica * D + at, mask=at < D, other=0.0)[None, :]
+    if not CAPSULES:
+        total += tl.load(offset + replica * D + at, mask=at < D, other=0.0)[None, :]
     origin = folded + replica * C * D
     for k in range(0, tl.max(count, 0)):
         has = k < count
@@ -180,6 +231,62 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
         total += value[:, None] * tl.load(origin + offsets, mask=has[:, None] & wide, other=0.0)
     offsets = rows_at[:, None] * D + at[None, :]
     tl.store(out + offsets, tl.where(real[:, None], total, 0.0), mask=inside[:, None] & wide)
+    if CAPSULES:
+        _store_capsules(
+            u, total, offset, keys, threshold, scale, replica, first, (replica * V + first) * D, real, inside, D,
+            epsilon, EACH, ROWS, WIDTH,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["V", "c_units", "d_units", "blocks", "threshold"])
+def _dense_rows_kernel(  # type: ignore[no-untyped-def]
+    x, node, shift, mean, folded, offset, out, keys, u, V, c_units, d_units, blocks, threshold, scale, epsilon,
+    C_UNIT: tl.constexpr, D_UNIT: tl.constexpr, PRECISION: tl.constexpr, EACH: tl.constexpr,
+    ROWS: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The same for features that are not sparse; rows are centred before they are rounded to a lower precision."""
+    C, D = c_units * C_UNIT, d_units * D_UNIT
+    replica = (tl.program_id(0) // blocks).to(tl.int64)
+    first = tl.program_id(0) % blocks * ROWS
+    rows = first + tl.arange(0, ROWS)
+    inside = rows < V
+    columns = tl.arange(0, WIDTH)
+    wide = columns < D
+    store_node = tl.load(node + replica * V + rows, mask=inside, other=-1)
+    real = store_node >= 0
+    x_of = (x + store_node.to(tl.int64) * C)[:, None]
+    total = tl.zeros([ROWS, WIDTH], tl.float32)
+    for begin in range(0, C, CHANNELS):
+        channels = begin + tl.arange(0, CHANNELS)
+        is_channel = channels < C
+        centre = tl.load(shift + channels, mask=is_channel, other=0.0)
+        centre += tl.load(mean + replica * C + channels, mask=is_channel, other=0.0)
+        values = tl.load(x_of + channels[None, :], mask=real[:, None] & is_channel[None, :], other=0.0)
+        offsets = (replica * C + channels)[:, None] * D + columns[None, :]
+        weights = tl.load(folded + offsets, mask=is_channel[:, None] & wide[None, :], other=0.0)
+        total = product(values - centre[None, :], weights, total, PRECISION)
+    origin = (replica * V + first) * D
+    local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]
+    stored = inside[:, None] & wide[None, :]
+    tl.store(out + origin + local, tl.where(real[:, None], total, 0.0), mask=stored)
+    _store_capsules(
+        u,
+        total,
+        offset,
+        keys,
+        threshold,
+        scale,
+        replica,
+        first,
+        origin,
+        real,
+        inside,
+        D,
+        epsilon,
+        EACH,
+        ROWS,
+        WIDTH,
+    )
 
 
 @triton.jit(do_not_specialize=["V", "c_units", "d_units", "parts", "steps"])
@@ -236,17 +343,22 @@ def _weights_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["C", "units", "parts"])
 def _combine_kernel(  # type: ignore[no-untyped-def]
-    products, weight, scale, dweight, dscale, C, units, parts,
-    UNIT: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
+    products, weight, gamma, beta, rstd, doffset, dweight, dgamma, dbeta, C, units, parts,
+    UNIT: tl.constexpr, NORMED: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Adds the parts in order and computes the gradients of the weight and of the scale."""
+    """Adds the parts in order and computes the gradients of the weight and of γ; ``NORMED``: and of β."""
     D = units * UNIT
     replica = tl.program_id(0).to(tl.int64)
     channels = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     is_channel = channels < C
     offset = replica * C + channels
-    scales = tl.load(scale + offset, mask=is_channel, other=0.0)
-    dscale_sum = tl.zeros([CHANNELS], tl.float32)
+    scale = tl.load(gamma + offset, mask=is_channel, other=0.0)
+    dgamma_sum = tl.zeros([CHANNELS], tl.float32)
+    dbeta_sum = tl.zeros([CHANNELS], tl.float32)
+    if NORMED:
+        inverse = tl.load(rstd + offset, mask=is_channel, other=0.0)
+        scale *= inverse
+        shift = tl.load(beta + offset, mask=is_channel, other=0.0)
     for first in range(0, D, WIDTH):
         columns = first + tl.arange(0, WIDTH)
         valid = is_channel[:, None] & (columns < D)[None, :]
@@ -255,9 +367,18 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
             offsets = ((replica * parts + part) * C + channels)[:, None] * D + columns[None, :]
             total += tl.load(products + offsets, mask=valid, other=0.0)
         offsets = offset[:, None] * D + columns[None, :]
-        dscale_sum += tl.sum(total * tl.load(weight + offsets, mask=valid, other=0.0), 1)
-        tl.store(dweight + offsets, total * scales[:, None], mask=valid)
-    tl.store(dscale + offset, dscale_sum, mask=is_channel)
+        rows = tl.load(weight + offsets, mask=valid, other=0.0)
+        dgamma_sum += tl.sum(total * rows, 1)
+        total *= scale[:, None]
+        if NORMED:
+            row = tl.load(doffset + replica * D + columns, mask=columns < D, other=0.0)
+            dbeta_sum += tl.sum(rows * row[None, :], 1)
+            total += shift[:, None] * row[None, :]
+        tl.store(dweight + offsets, total, mask=valid)
+    if NORMED:
+        dgamma_sum *= inverse
+        tl.store(dbeta + offset, dbeta_sum, mask=is_channel)
+    tl.store(dgamma + offset, dgamma_sum, mask=is_channel)
 
 
 def _width(size: int, most: int) -> int:
@@ -272,53 +393,169 @@ def _split_rows(V: int, rows: int, programs: int) -> tuple[int, int]:
     return steps, max(1, triton.cdiv(count, steps))
 
 
+@dataclass(frozen=True)
+class _CapsuleOptions:
+    """What follows the projection: dropout, and ε of the squash."""
+
+    dropout: HashedDropout | None = None
+    epsilon: float = 0.0
+
+    def keys(self, unused: Tensor) -> Tensor:
+        """Keys of the dropout, or a tensor that is not read."""
+        return unused.view(torch.int32) if self.dropout is None else self.dropout.keys.contiguous()
+
+    @property
+    def each(self) -> bool:
+        return is_per_replica(self.dropout)
+
+    @property
+    def numbers(self) -> tuple[int | Tensor, float | Tensor, float]:
+        """Threshold and scale of the dropout, and ε."""
+        return *threshold_and_scale(self.dropout), self.epsilon
+
+
+def _fold(
+    weight: Tensor, scale: Tensor, mean: Tensor, norm: tuple[Tensor, Tensor, Tensor] | None, *, centred: bool
+) -> tuple[Tensor, Tensor]:
+    """The folded weight ``[*lead, C, d]`` and its offset ``[*lead, d]``; ``norm``: the bias e, β and 1 / σ."""
+    C, D = weight.shape[-2:]
+    replicas, unit, width = weight.numel() // (C * D), load_width(D), min(_width(D, 128), 32)
+    folded, offset = torch.empty_like(weight), weight.new_empty(*weight.shape[:-2], D)
+    bias, beta, rstd = (mean,) * 3 if norm is None else norm  # not read without a norm
+    _fold_kernel[(replicas, triton.cdiv(D, width))](
+        weight, bias, scale, beta, mean, rstd, folded, offset, C, D // unit,
+        UNIT=unit, NORMED=norm is not None, CENTRED=centred, CHANNELS=32, WIDTH=width, num_warps=4,
+    )  # fmt: skip
+    return folded, offset
+
+
+def _project_entries(
+    rows: FeatureRows, folded: Tensor, offset: Tensor, capsules: Tensor | None, options: _CapsuleOptions
+) -> Tensor:
+    """Rows of the projection from their entries, ``[*lead, V, d]``; with ``capsules``, these are written too."""
+    table, node, (C, D) = rows.table, rows.node.contiguous(), folded.shape[-2:]
+    V, replicas = node.size(-1), folded.numel() // (C * D)
+    out = folded.new_empty(*node.shape, D)
+    unit, width = load_width(D), _width(D, 128)
+    tall = min(64, (2048 if unit > 1 else 1024) // width)
+    blocks = triton.cdiv(V, tall)
+    # Rows of a replica are computed one after another, because they read the same rows of the weight.
+    _rows_kernel[(replicas * blocks, triton.cdiv(D, width))](
+        node, table.ptr, table.columns, table.values, folded, offset, out, options.keys(node),
+        out if capsules is None else capsules, V, C, D // unit, blocks, *options.numbers,
+        UNIT=unit, CAPSULES=capsules is not None, EACH=options.each, ROWS=tall, WIDTH=width, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def _project_rows(
+    rows: FeatureRows,
+    folded: Tensor,
+    offset: Tensor,
+    mean: Tensor,
+    capsules: Tensor,
+    options: _CapsuleOptions,
+    precision: str,
+) -> Tensor:
+    """The same from the rows of a table that is not sparse; in bf16, signs before the ReLU would often be wrong."""
+    table, node, (C, D) = rows.table, rows.node.contiguous(), folded.shape[-2:]
+    V, replicas = node.size(-1), folded.numel() // (C * D)
+    out, width = folded.new_empty(*node.shape, D), _width(D, 128)
+    blocks = triton.cdiv(V, _DENSE_ROWS)
+    _dense_rows_kernel[(replicas * blocks,)](
+        table.x, node, table.shift, mean, folded, offset, out, options.keys(node), capsules,
+        V, C // load_width(C), D // load_width(D), blocks, *options.numbers,
+        C_UNIT=load_width(C), D_UNIT=load_width(D), PRECISION="tf32" if precision == "bf16" else precision,
+        EACH=options.each, ROWS=_DENSE_ROWS, CHANNELS=32, WIDTH=width, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out
+
+
+def _weight_products(rows: FeatureRows, mean: Tensor, grad: Tensor, weight: Tensor, precision: str) -> Tensor:
+    """(x − μ)ᵀ dz over parts of the rows, ``[replicas, parts, C, d]``."""
+    table, node = rows.table, rows.node.contiguous()
+    V, (C, D) = node.size(-1), weight.shape[-2:]
+    replicas = weight.numel() // (C * D)
+    options = _TILES.options(C, D, precision)
+    across = triton.cdiv(C, options["CHANNELS"]), triton.cdiv(D, options["GROUPS"] * options["WIDTH"])
+    steps, parts = _split_rows(V, options["ROWS"], replicas * across[0] * across[1])
+    products = weight.new_empty(replicas, parts, C, D)
+    _weights_kernel[(*across, replicas * parts)](
+        table.x, node, table.shift, mean, grad, products, V, C // load_width(C), D // load_width(D), parts, steps,
+        C_UNIT=load_width(C), D_UNIT=load_width(D), PRECISION=precision, **options,
+    )  # fmt: skip
+    return products
+
+
+def _combine(
+    products: Tensor, weight: Tensor, scale: Tensor, norm: tuple[Tensor, Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of W, γ and β; ``norm``: β, 1 / σ and the gradient of the offset. Without it β has no gradient."""
+    C, D = weight.shape[-2:]
+    dweight, dgamma = torch.empty_like(weight), torch.empty_like(scale)
+    dbeta = dgamma if norm is None else torch.empty_like(scale)
+    beta, rstd, doffset = (scale,) * 3 if norm is None else norm  # not read without a norm
+    _combine_kernel[(products.size(0), triton.cdiv(C, _COMBINED))](
+        products, weight, scale, beta, rstd, doffset, dweight, dgamma, dbeta, C, D // load_width(D), products.size(1),
+        UNIT=load_width(D), NORMED=norm is not None, CHANNELS=_COMBINED, WIDTH=_width(D, 128), num_warps=4,
+    )  # fmt: skip
+    return dweight, dgamma, dbeta
+
+
 class _Project(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
         weight, scale, mean = weight.contiguous(), scale.contiguous(), mean.contiguous()
         ctx.rows, ctx.precision = rows, dot_precision()
         ctx.save_for_backward(weight, scale, mean)
-        table, node = rows.table, rows.node.contiguous()
-        V, (C, D) = node.size(-1), weight.shape[-2:]
-        replicas = weight.numel() // (C * D)
-        unit, width = load_width(D), _width(D, 128)
-        folded, offset = torch.empty_like(weight), weight.new_empty(*weight.shape[:-2], D)
-        narrow = min(width, 32)
-        _fold_kernel[(replicas, triton.cdiv(D, narrow))](
-            weight, scale, mean, folded, offset, C, D // unit,
-            UNIT=unit, CHANNELS=32, WIDTH=narrow, num_warps=4,
-        )  # fmt: skip
-        out = weight.new_empty(*node.shape, D)
-        tall = min(64, (2048 if unit > 1 else 1024) // width)
-        blocks = triton.cdiv(V, tall)
-        # Rows of a replica are computed one after another, because they read the same rows of the weight.
-        _rows_kernel[(replicas * blocks, triton.cdiv(D, width))](
-            node, table.ptr, table.columns, table.values, folded, offset, out, V, C, D // unit, blocks,
-            UNIT=unit, ROWS=tall, WIDTH=width, num_warps=4,
-        )  # fmt: skip
-        return out
+        folded, offset = _fold(weight, scale, mean, None, centred=False)
+        return _project_entries(rows, folded, offset, None, _CapsuleOptions())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         weight, scale, mean = ctx.saved_tensors
-        table, node, grad = ctx.rows.table, ctx.rows.node.contiguous(), grad.contiguous()
-        V, (C, D) = node.size(-1), weight.shape[-2:]
-        replicas = weight.numel() // (C * D)
-        options = _TILES.options(C, D, ctx.precision)
-        across = triton.cdiv(C, options["CHANNELS"]), triton.cdiv(D, options["GROUPS"] * options["WIDTH"])
-        steps, parts = _split_rows(V, options["ROWS"], replicas * across[0] * across[1])
-        products = weight.new_empty(replicas * parts, C, D)
-        _weights_kernel[(*across, replicas * parts)](
-            table.x, node, table.shift, mean, grad, products, V, C // load_width(C), D // load_width(D), parts, steps,
-            C_UNIT=load_width(C), D_UNIT=load_width(D), PRECISION=ctx.precision, **options,
-        )  # fmt: skip
-        dweight, dscale = torch.empty_like(weight), torch.empty_like(scale)
-        _combine_kernel[(replicas, triton.cdiv(C, _COMBINED))](
-            products, weight, scale, dweight, dscale, C, D // load_width(D), parts,
-            UNIT=load_width(D), CHANNELS=_COMBINED, WIDTH=_width(D, 128), num_warps=4,
-        )  # fmt: skip
+        products = _weight_products(ctx.rows, mean, grad.contiguous(), weight, ctx.precision)
+        dweight, dscale, _ = _combine(products, weight, scale, None)
         return None, dweight, dscale, None
+
+
+class _ProjectedCapsules(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: FeatureRows,
+        weight: Tensor,
+        bias: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        mean: Tensor,
+        rstd: Tensor,
+        mask: Tensor | None,
+        options: _CapsuleOptions,
+    ) -> Tensor:
+        weight, bias, gamma, beta = (each.contiguous() for each in (weight, bias, gamma, beta))
+        mean, rstd, precision = mean.contiguous(), rstd.contiguous(), dot_precision()
+        sparse = rows.table.sparse
+        folded, offset = _fold(weight, gamma, mean, (bias, beta, rstd), centred=not sparse)
+        u = weight.new_empty(*rows.node.shape, weight.size(-1))
+        if sparse:
+            z = _project_entries(rows, folded, offset, u, options)
+        else:
+            z = _project_rows(rows, folded, offset, mean, u, options, precision)
+        ctx.save_for_backward(weight, gamma, beta, mean, rstd, z, offset, mask)
+        ctx.rows, ctx.precision, ctx.options = rows, precision, options
+        return u
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        weight, gamma, beta, mean, rstd, z, offset, mask = ctx.saved_tensors
+        options = ctx.options
+        dz, doffset = activation_gradients(z, offset, mask, grad, options.dropout, True, options.epsilon)
+        products = _weight_products(ctx.rows, mean, dz, weight, ctx.precision)
+        dweight, dgamma, dbeta = _combine(products, weight, gamma, (beta, rstd, doffset))
+        return None, dweight, doffset, dgamma, dbeta, None, None, None, None
 
 
 def feature_statistics(
@@ -329,9 +566,9 @@ def feature_statistics(
     *lead, B = rows.graphs.shape
     C = table.x.size(-1)
     mean, rstd = (torch.empty_like(running[0]) for _ in range(2))
-    _statistics_kernel[(torch.Size(lead).numel(), triton.cdiv(C, 32))](
+    _statistics_kernel[(torch.Size(lead).numel(), triton.cdiv(C, _COLUMNS))](
         table.sums, table.squares, table.node_ptr, rows.graphs.contiguous(), table.shift, *running, mean, rstd,
-        B, C, momentum, epsilon, TRAINING=training, GRAPHS=32, WIDTH=32, num_warps=4,
+        B, C, momentum, epsilon, TRAINING=training, GRAPHS=_GRAPHS, WIDTH=_COLUMNS, num_warps=4,
     )  # fmt: skip
     return mean, rstd
 
@@ -340,3 +577,20 @@ def project(rows: FeatureRows, weight: Tensor, scale: Tensor, mean: Tensor) -> T
     """As :func:`graphcaps.ops.projection.projection.project`, in float32."""
     z: Tensor = _Project.apply(rows, weight, scale, mean)
     return z
+
+
+def projected_capsules(
+    rows: FeatureRows,
+    weight: Tensor,
+    bias: Tensor,
+    norm: tuple[Tensor, Tensor],
+    statistics: tuple[Tensor, Tensor],
+    *,
+    dropout: HashedDropout | None,
+    epsilon: float,
+    mask: Tensor | None,
+) -> Tensor:
+    """As :func:`graphcaps.ops.projection.projection.projected_capsules`, in float32; padding is that of ``rows``."""
+    options = _CapsuleOptions(dropout, epsilon)
+    u: Tensor = _ProjectedCapsules.apply(rows, weight, bias, *norm, *statistics, mask_bytes(mask), options)
+    return u

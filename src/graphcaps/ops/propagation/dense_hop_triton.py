@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["dense_hop"]
+__all__ = ["dense_hop", "hop_scales", "launch_options"]
 
 
 def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,7 @@ class _DenseHop(torch.autograd.Function):
         u, adjacency = u.contiguous(), adjacency.contiguous()
         h, mean = torch.empty_like(u), u.new_empty(*u.shape[:-2], 1, u.size(-1))
         if u.numel():
-            grid, options = _launch_options(u)
+            grid, options = launch_options(u)
             _forward_kernel[grid](u, adjacency, h, mean, *u.shape[-2:], **options)
         # What the gradient of A reads is kept only for it.
         ctx.save_for_backward(adjacency, *((u, h) if ctx.needs_input_grad[1] else ()))
@@ -57,20 +57,21 @@ class _DenseHop(torch.autograd.Function):
         if rows:
             dA = torch.empty_like(adjacency)
             if du.numel():
-                (graphs, _), options = _launch_options(du)
+                (graphs, _), options = launch_options(du)
                 _both_gradients_kernel[(graphs,)](
                     *rows, dh.contiguous(), dmean.contiguous(), adjacency, du, dA, *du.shape[-2:], **options
                 )
             return du, dA
         if du.numel():
-            grid, options = _launch_options(du)
+            grid, options = launch_options(du)
             _backward_kernel[grid](
                 dh.contiguous(), dmean.contiguous(), adjacency, du, *du.shape[-2:], **options
             )
         return du, None
 
 
-def _launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
+def launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
+    """Programs, one for each graph and block of columns, and their options."""
     n, d = u.shape[-2:]
     width = min(128, max(16, triton.next_power_of_2(d)))
     warps = 1 if n <= 8 else 2 if n <= 16 else 4
@@ -79,7 +80,7 @@ def _launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
 
 
 @triton.jit
-def _scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-def]
+def hop_scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-def]
     """1 / √max(1, 1 + Σ_j A_ij) of the capsules of a graph."""
     i = tl.arange(0, N)
     inside = (i < n)[:, None] & (i < n)[None, :]
@@ -94,7 +95,7 @@ def _forward_kernel(u, adjacency, h, mean, n, d, N: tl.constexpr, WIDTH: tl.cons
     graph = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     i = tl.arange(0, N)
-    scale = _scales(adjacency, graph, n, N)
+    scale = hop_scales(adjacency, graph, n, N)
     wide = k < d
     inside = (i < n)[:, None] & wide[None, :]
     rows = u + graph * n * d
@@ -118,7 +119,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     graph = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     i = tl.arange(0, N)
-    scale = _scales(adjacency, graph, n, N)
+    scale = hop_scales(adjacency, graph, n, N)
     wide = k < d
     inside = (i < n)[:, None] & wide[None, :]
     rows = dh + graph * n * d
@@ -140,7 +141,7 @@ def _both_gradients_kernel(  # type: ignore[no-untyped-def]
     """The same and the gradient of A, which is a sum over all columns: one program per graph."""
     graph = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, N)
-    scale = _scales(adjacency, graph, n, N)
+    scale = hop_scales(adjacency, graph, n, N)
     dots = tl.zeros([N, N], tl.float32)  # of the gradient of row i and capsule j
     own = tl.zeros([N], tl.float32)
     for first in range(0, d, WIDTH):

@@ -114,10 +114,11 @@ def route_dense_factored(
     residual: Tensor | None = None,
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
+    sums: Tensor | None = None,
 ) -> Routing:
     """The same for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
 
-    The assignment is ``[*lead, B, n, J]``.
+    The assignment is ``[*lead, B, n, J]``. ``sums``, those of h over each graph, are not needed here.
     """
     if is_detached_form(h, detach):
         return route_detached(h, weight, bias, None, iterations, residual, epsilon)

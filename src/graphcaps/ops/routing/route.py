@@ -105,10 +105,12 @@ def route_dense(
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
     trace: bool = False,
+    sums: Tensor | None = None,
 ) -> Routing:
     """As :func:`route`, for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
 
-    The assignment is ``[*lead, B, n, J]``. Kernels are used where they support the sizes.
+    The assignment is ``[*lead, B, n, J]``. Kernels are used where they support the sizes. ``sums [*lead, B, d]`` are
+    those of h over each graph, where the caller has them: the first iteration then needs no pass over h.
     """
     if trace:
         _check_trace(detach)
@@ -116,7 +118,7 @@ def route_dense(
     B, n = h.shape[-3:-1]
     tensors = (h, weight, bias, residual)
     form = select("route_dense", route_dense_factored, *tensors, max_size=n, num_graphs=B)
-    return form(h, weight, bias, iterations, residual, detach, epsilon)
+    return form(h, weight, bias, iterations, residual, detach, epsilon, sums)
 
 
 def _check_trace(detach: bool) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.ops.routing.agreement_triton import GRAM_FROM, agree, gram_matrices
 from graphcaps.ops.routing.capsule_update_triton import (
     capsule_gradients,
     final_capsules,
@@ -60,6 +61,7 @@ def route_dense_triton(
     residual: Tensor | None = None,
     detach: bool = True,
     epsilon: float = RELEASED_EPSILON,
+    sums: Tensor | None = None,
 ) -> Routing:
     """Same arguments and result as :func:`graphcaps.ops.routing.factored.route_dense_factored`, under the same
     conditions as :func:`route_triton`."""
@@ -68,7 +70,7 @@ def route_dense_triton(
     # Kernels do not read ``ptr`` here, but need a valid pointer.
     unused = torch.empty(1, dtype=torch.long, device=h.device)
     shape = (unused, None, n, torch.Size(lead).numel(), B * n, B)
-    u, c = _run(h, weight, bias, residual, shape, iterations, detach, epsilon)
+    u, c = _run(h, weight, bias, residual, shape, iterations, detach, epsilon, sums)
     return Routing(u.reshape(*lead, B, J, -1), c.reshape(*lead, B, n, J))
 
 
@@ -81,6 +83,7 @@ def _run(
     iterations: int,
     detach: bool,
     epsilon: float,
+    sums: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Folds the leading axes into one."""
     *_, L, V, B = shape
@@ -93,7 +96,8 @@ def _run(
     if need_grad and not detach and iterations > 1:  # a single iteration has constant assignments
         u, c = RouteWithGradient.apply(*inputs, shape, iterations, epsilon)
     else:
-        u, c = _Route.apply(*inputs, shape, iterations, epsilon, need_grad)
+        sums = None if sums is None else sums.detach().reshape(L, B, d)
+        u, c = _Route.apply(*inputs, shape, iterations, epsilon, need_grad, sums)
     return u, c
 
 
@@ -111,6 +115,7 @@ class _Route(torch.autograd.Function):
         iterations: int,
         epsilon: float,
         need_grad: bool,
+        sums: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         precision = dot_precision()
         ptr, index, size, L, V, B = shape
@@ -119,9 +124,15 @@ class _Route(torch.autograd.Function):
         rows = Rows(ptr.contiguous(), size, L, V, B, fixed=index is None)
         # First iteration: c = 1/J, and one sum for all output capsules.
         m = T = tau = c = None
-        G = sum_rows(h, rows)
+        G = sum_rows(h, rows) if sums is None else sums.contiguous()
+        gram = None
+        if iterations > 1 and B >= GRAM_FROM:
+            gram = gram_matrices(weight, bias, precision)
         for iteration in range(1, iterations):
-            T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
+            if gram is None:
+                T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
+            else:
+                T, tau = agree(G, m, gram, T, tau, rows, epsilon, precision)
             G, m, c = assign_and_sum(h, T, tau, rows, iteration == iterations - 1, precision)
         u, s, G, m = final_capsules(G, m, weight, bias, residual, rows, epsilon, need_grad, precision)
         if c is None:
@@ -144,9 +155,12 @@ class _Route(torch.autograd.Function):
         rows = Rows(ptr, *ctx.rows)
         for_h, for_weight, for_bias, for_residual, *_ = ctx.needs_input_grad
         ds, dG = capsule_gradients(s, du.contiguous(), weight, ctx.epsilon, ctx.precision)
-        dh = input_gradient(c, dG, rows, ctx.precision) if for_h else None
+        dh = dres = None
+        if for_h:
+            dh, dres = input_gradient(c, dG, rows, ctx.precision, ds if for_residual else None)
+        elif for_residual:
+            dres = ds.sum(1)
         dW, dbias = (
             parameter_gradients(G, m, ds, rows, ctx.precision) if for_weight or for_bias else (None, None)
         )
-        dres = ds.sum(1) if for_residual else None
-        return dh, dW, dbias, dres, None, None, None, None
+        return dh, dW, dbias, dres, *[None] * 5

@@ -139,8 +139,9 @@ def _assign_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
 def _input_gradient_kernel(  # type: ignore[no-untyped-def]
-    c, dG, ptr, dh, V, B, J, SIZE, ROWS_PER_CHUNK, D,
-    JP: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    c, dG, ptr, ds, dh, dres, V, B, J, SIZE, ROWS_PER_CHUNK, D, E,
+    JP: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr, ROWS: tl.constexpr, RESIDUAL: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
@@ -148,6 +149,15 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
     j = tl.arange(0, JP)
     d = tl.arange(0, DP)
     if b < B:
+        if RESIDUAL:  # noqa: SIM102 (a constant, and an argument)
+            if part == 0:  # the sum over the output capsules
+                e = tl.arange(0, EP)
+                each = tl.load(
+                    ds + (r * J * B + b) * E + (j * B)[:, None] * E + e[None, :],
+                    mask=(j < J)[:, None] & (e < E)[None, :],
+                    other=0.0,
+                )
+                tl.store(dres + (r * B + b) * E + e, tl.sum(each, 0), mask=e < E)
         start, end = chunk_bounds(ptr, B, r, b, part, SIZE, ROWS_PER_CHUNK)
         if start < end:
             wide = (j < J)[:, None] & (d < D)[None, :]
@@ -220,7 +230,9 @@ def assign_and_sum(
     return G, m, c
 
 
-def input_gradient(c: Tensor, dG: Tensor, rows: Rows, precision: str) -> Tensor:
+def input_gradient(
+    c: Tensor, dG: Tensor, rows: Rows, precision: str, ds: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
     r"""dh\ :sub:`i` = Σ\ :sub:`j` c\ :sub:`ij` dG\ :sub:`j`, c being a constant; padding rows are 0.
 
     Args:
@@ -228,18 +240,24 @@ def input_gradient(c: Tensor, dG: Tensor, rows: Rows, precision: str) -> Tensor:
         dG (Tensor): ``[L, J, B, d]``.
         rows (Rows): Which row belongs to which graph.
         precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
+        ds (Tensor, optional): Gradient of s, ``[L, J, B, d']``, to be summed over the output capsules too, for the
+            gradient of a residual.
 
     Returns:
-        Tensor: ``[L, V, d]``.
+        tuple: dh ``[L, V, d]``, and the sum of ds ``[L, B, d']`` or ``None``.
     """
     L, J, B, D = dG.shape
+    E = 1 if ds is None else ds.size(-1)
     dh = torch.empty(L, rows.V, D, dtype=dG.dtype, device=dG.device)
+    dres = None if ds is None else ds.new_empty(L, B, E)
     # One more program per replica and chunk writes the padding rows.
     _input_gradient_kernel[(B + int(not rows.fixed), L, rows.parts)](
-        c, dG, rows.ptr, dh, rows.V, B, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), D,
-        JP=padded(J), DP=padded(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
+        c, dG, rows.ptr, dG if ds is None else ds, dh, dh if dres is None else dres,
+        rows.V, B, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), D, E,
+        JP=padded(J), DP=padded(D), EP=padded(E), ROWS=rows.height, RESIDUAL=ds is not None,
+        PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
-    return dh
+    return dh, dres
 
 
 def padded(width: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.dispatch import needs_plain_operations
+from graphcaps.ops._triton.dispatch import needs_plain_operations, select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.propagation.adjacency_tiles import adjacency_tiles
 from graphcaps.ops.propagation.propagation import neighbour_sum
@@ -43,6 +43,10 @@ def dense_coarsen(assignment: Tensor, adjacency: Tensor) -> Tensor:
 
 def clamp_adjacency(adjacency: Tensor) -> Tensor:
     """The coarse adjacency of the released program: entries at most 1, zeros on the diagonal."""
+    return select("clamp_adjacency", _clamp_adjacency, adjacency)(adjacency)
+
+
+def _clamp_adjacency(adjacency: Tensor) -> Tensor:
     if adjacency.requires_grad or needs_plain_operations():
         diagonal = torch.eye(adjacency.size(-1), dtype=torch.bool, device=adjacency.device)
         return adjacency.clamp_max(1).masked_fill(diagonal, 0)

@@ -1,0 +1,1 @@
+"""The coarse graph of output capsules."""
