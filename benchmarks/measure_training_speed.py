@@ -8,7 +8,8 @@
     python -m benchmarks.measure_training_speed merge row.json
 
 Measurements are merged into results/performance.json or the file of --out: one per what, data set and device. "row"
-writes the measurements, records and summary of a data set as soon as it is finished. An interrupted row continues with
+writes the measurements, records and summary of a data set as soon as it is finished; the next one is read while one is
+trained. An interrupted row continues with
 --resume, which skips the data sets in the file and adds their seconds. "committee" fits the preset "default" with one
 member and with several, in turn, and compares the seconds and, on a CPU, the CPU seconds of both: these depend less
 on what else the machine does.
@@ -22,6 +23,8 @@ import shutil
 import statistics
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -29,6 +32,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from graphcaps.config import RunConfig
+    from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.data.store import GraphStore
     from graphcaps.evaluation import Ledger
 
@@ -77,9 +81,11 @@ def row(arguments: argparse.Namespace) -> None:
         left.sort(key=lambda name: BY_DURATION.index(name) if name in BY_DURATION else -1)
     starts = {left[0]: START} if left else {}  # start-up counts for the first
 
+    files = ReadAhead(left, arguments.root)
+
     def evaluate(name: str) -> None:
         start = starts.get(name, time.perf_counter())
-        values = _one_set(arguments, name)
+        values = _one_set(arguments, name, files)
         done[name] = time.perf_counter() - start
         values[f", {WALL}"] = (done[name], "s")
         measurements = [
@@ -104,6 +110,32 @@ def row(arguments: argparse.Namespace) -> None:
     )
 
 
+class ReadAhead:
+    """Reads data sets; when one is opened, the next one is read in a thread.
+
+    Args:
+        names (list): Data sets in the order in which they are opened.
+        root (Path, optional): Folder to look in first.
+    """
+
+    def __init__(self, names: Sequence[str], root: Path | None) -> None:
+        self._names, self._root = list(names), root
+        self._pool, self._lock = ThreadPoolExecutor(1), Lock()
+        self._opened: dict[str, Future[LoadedDataset]] = {}
+
+    def open(self, name: str) -> LoadedDataset:
+        """A data set; it is not kept."""
+        from graphcaps.data.datasets.loading import open_dataset
+
+        first = self._names.index(name)
+        with self._lock:
+            for each in self._names[first : first + 2]:
+                if each not in self._opened:
+                    self._opened[each] = self._pool.submit(open_dataset, each, self._root)
+            future = self._opened.pop(name)
+        return future.result()
+
+
 def _preset_precision(arguments: argparse.Namespace) -> str:
     """Precision in the preset of the first data set."""
     from graphcaps.cli.run_options import configure
@@ -124,13 +156,12 @@ def _command(arguments: argparse.Namespace, precision: str) -> str:
     return f"python -m benchmarks.measure_training_speed {' '.join(map(str, words))}"
 
 
-def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float, str]]:
+def _one_set(arguments: argparse.Namespace, name: str, files: ReadAhead) -> dict[str, tuple[float, str]]:
     """Seconds, peak memory and accuracies of one data set; writes its records and summary."""
     import torch
 
     from graphcaps.cli.output_files import write_json
     from graphcaps.cli.run_options import configure
-    from graphcaps.data.datasets.loading import open_dataset
     from graphcaps.evaluation import CrossValidation, ResultsStore
     from graphcaps.evaluation.results_store import file_name
 
@@ -138,7 +169,7 @@ def _one_set(arguments: argparse.Namespace, name: str) -> dict[str, tuple[float,
     if gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    loaded = open_dataset(name, arguments.root)
+    loaded = files.open(name)
     config = configure(loaded.store, epochs=arguments.epochs, precision=arguments.precision)
     ledger: Ledger = CrossValidation(
         loaded.store, config, seeds=arguments.seeds, protocol=arguments.protocol, device=arguments.device,

@@ -2,8 +2,9 @@
 
     python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--options plain parts-blocks] [--out FILE]
 
-Ten folds of the paper's preset are trained on a GPU; an epoch after the warm-up is recorded by torch's profiler. The
-sum over kernels is less than the step, because each kernel waits for the one before: the difference is printed too.
+Ten folds of the paper's preset are trained on a GPU, on one stream; an epoch after the warm-up is recorded by torch's
+profiler. The sum over kernels is less than the step, because each kernel waits for the one before: the difference is
+printed too. ``--sequence`` lists the kernels of a step in their order, with the median over the steps.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -23,9 +24,11 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.measure_option_speed import OPTIONS, PLAIN, fold_trainer, option_store
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.presets import load_preset
+from graphcaps.training import trainer_factory
 from graphcaps.training.trainer import ReplicaTrainer
 
 WARM_UP, TIMED = 3, 20
+FIRST = "layout_kernel"
 
 
 def profile_epoch(trainer: ReplicaTrainer) -> dict[str, Any]:
@@ -38,14 +41,38 @@ def profile_epoch(trainer: ReplicaTrainer) -> dict[str, Any]:
     finally:
         trainer.close()
     kernels: dict[str, list[float]] = defaultdict(list)
-    for event in recorded.events() or ():
-        if event.device_time:
-            kernels[event.name].append(event.device_time)
+    events = [event for event in recorded.events() or () if event.device_time]
+    for event in events:
+        kernels[event.name].append(event.device_time)
     rows = [
         {"kernel": name, "launches": len(times), "us": round(sum(times), 1)}
         for name, times in sorted(kernels.items(), key=lambda item: -sum(item[1]))
     ]
-    return {"epoch_ms": round(1000 * median(seconds), 3), "kernels": rows}
+    ordered = sorted(events, key=lambda event: event.time_range.start)
+    sequence = step_sequence([(event.name, event.device_time) for event in ordered])
+    return {"epoch_ms": round(1000 * median(seconds), 3), "kernels": rows, "sequence": sequence}
+
+
+def step_sequence(events: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    """The kernels of a step in their order, with median microseconds, from all kernels of an epoch in theirs.
+
+    A step begins with the layout of its batch. Of several sequences, as of steps and evaluations, the one that occurs
+    most often is that of a step.
+    """
+    steps: list[list[tuple[str, float]]] = []
+    for name, microseconds in events:
+        if name == FIRST or not steps:
+            steps.append([])
+        steps[-1].append((name, microseconds))
+    names = Counter(tuple(name for name, _ in step) for step in steps if step[0][0] == FIRST)
+    if not names:
+        return []
+    ((common, _),) = names.most_common(1)
+    times = [[each for _, each in step] for step in steps if tuple(name for name, _ in step) == common]
+    return [
+        {"kernel": name, "us": round(median(column), 2)}
+        for name, column in zip(common, zip(*times, strict=True), strict=True)
+    ]
 
 
 def show(found: dict[str, Any], steps: int) -> str:
@@ -67,8 +94,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, help="folder with the zips of the data sets")
     parser.add_argument("--precision", default="tf32")
     parser.add_argument("--options", nargs="+", choices=list(OPTIONS), default=[PLAIN])
+    parser.add_argument("--sequence", action="store_true", help="list the kernels of a step in their order")
     parser.add_argument("--out", type=Path, help="JSON file")
     options = parser.parse_args(words)
+    trainer_factory.GPU_STREAMS = 1  # kernels of several streams share the GPU
     rows: list[dict[str, Any]] = []
     for dataset in options.datasets:
         for option in options.options:
@@ -80,6 +109,8 @@ def main(words: Sequence[str] | None = None) -> None:
             row = {"dataset": dataset, "option": option, "precision": options.precision}
             row |= profile_epoch(trainer)
             print(f"\n{dataset}, {option}, {options.precision}\n{show(row, steps)}", flush=True)
+            if options.sequence:
+                print("\n".join(f"{each['us']:8.2f}  {each['kernel'][:70]}" for each in row["sequence"]))
             del trainer
             rows.append(row)
             gc.collect()

@@ -29,7 +29,7 @@ def test_an_interrupted_row_is_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path
     """Finished data sets keep their times; the interrupted one starts again."""
     trained: list[str] = []
 
-    def one_set(arguments: Any, name: str) -> dict[str, tuple[float, str]]:
+    def one_set(arguments: Any, name: str, files: Any) -> dict[str, tuple[float, str]]:
         trained.append(name)
         if len(trained) == 2:
             raise KeyboardInterrupt
@@ -57,8 +57,24 @@ def test_an_interrupted_row_is_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path
     )
 
 
+def test_the_next_data_set_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def open_dataset(name: str, root: Any) -> str:
+        read.append(name)
+        return name.lower()
+
+    monkeypatch.setattr("graphcaps.data.datasets.loading.open_dataset", open_dataset)
+    files = program.ReadAhead(["A", "B", "C"], None)
+    assert files.open("A") == "a"
+    files._pool.submit(lambda: None).result()  # after what is read now
+    assert read == ["A", "B"]
+    assert [files.open("B"), files.open("C")] == ["b", "c"]
+    assert read == ["A", "B", "C"]
+
+
 def test_the_row_of_the_paper_adds_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(program, "_one_set", lambda arguments, name: {})
+    monkeypatch.setattr(program, "_one_set", lambda arguments, name, files: {})
     # A clock that stands still, since start-up is counted from the import of the program.
     monkeypatch.setattr(program, "time", SimpleNamespace(perf_counter=lambda: program.START + 5.0))
     datasets = list(program.PAPER)

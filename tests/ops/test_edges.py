@@ -222,3 +222,21 @@ def test_repeated_edges_are_those_of_each_copy(lead):
     assert edge_list(repeat_edges(listed, 3)).source.numel() == 3 * count * store.neighbours.numel()
     with use_kernels("reference"):
         assert_equal(neighbour_sum(x, repeat_edges(listed, 3)), expected)
+
+
+@pytest.mark.parametrize("reverse", [True, False], ids=["both directions", "some one way"])
+def test_large_tables_are_transposed_to_the_same_result(
+    monkeypatch: pytest.MonkeyPatch, reverse: bool
+) -> None:
+    pairs = torch.randint(0, 40, (300, 2), generator=torch.Generator().manual_seed(0))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    if reverse:
+        pairs = torch.cat([pairs, pairs.flip(1)])
+    source, target = torch.unique(pairs, dim=0).T  # sorted and distinct
+    expected = clean_edges(source, target, 41)
+    monkeypatch.setattr("graphcaps.ops.edges._LARGE_TABLE", 1)
+    actual = clean_edges(source, target, 41)
+    assert (actual.report.one_way == 0) is reverse
+    assert actual.report == expected.report
+    assert torch.equal(actual.ptr, expected.ptr)
+    assert torch.equal(actual.neighbours, expected.neighbours)

@@ -24,6 +24,10 @@ from graphcaps.types import EdgeList, EdgeTable
 __all__ = ["CleanEdges", "EdgeReport", "clean_edges", "edge_table", "edge_table_from_list", "repeat_edges"]
 
 
+_LARGE_TABLE = 1 << 20
+"""Number of entries from which a table is transposed by scipy."""
+
+
 @dataclass(frozen=True)
 class EdgeReport:
     """Counts of what an edge list had and what was changed.
@@ -99,9 +103,12 @@ def clean_edges(
     distinct = _distinct(keys)
     in_order = distinct is keys  # already sorted and distinct, as in most files: no division
     entry_source, entry_target = (source, target) if in_order else (distinct // N, distinct % N)
-    reverse = entry_target * N + entry_source
-    missing = reverse[~_contains(distinct, reverse)]
-    del reverse
+    if in_order and _is_symmetric(entry_source, entry_target, num_nodes):
+        missing = distinct[:0]
+    else:
+        reverse = entry_target * N + entry_source
+        missing = reverse[~_contains(distinct, reverse)]
+        del reverse
     entries = distinct
     if missing.numel():
         entries = torch.cat([distinct, missing]).sort().values
@@ -243,6 +250,23 @@ def _distinct(keys: Tensor) -> Tensor:
         return torch.unique(keys)
     ordered = np.sort(keys.numpy())
     return torch.from_numpy(ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))])
+
+
+def _is_symmetric(source: Tensor, target: Tensor, num_nodes: int) -> bool:
+    """Whether sorted distinct pairs include the reverse of each, if that is found out faster than by a search.
+
+    scipy transposes a sparse matrix in linear time. It is imported for large tables only.
+    """
+    if source.device.type != "cpu" or not _LARGE_TABLE <= source.numel() < 2**31:
+        return False
+    from scipy.sparse import csr_array
+
+    ptr = np.zeros(num_nodes + 1, np.int32)
+    np.cumsum(torch.bincount(source, minlength=num_nodes).numpy(), out=ptr[1:])
+    present = np.ones(source.numel(), np.int8)
+    columns = target.to(torch.int32).numpy()
+    transposed = csr_array((present, columns, ptr), shape=(num_nodes, num_nodes)).tocsc()
+    return np.array_equal(transposed.indptr, ptr) and np.array_equal(transposed.indices, columns)
 
 
 def _contains(ordered: Tensor, keys: Tensor) -> Tensor:
