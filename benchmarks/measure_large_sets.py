@@ -65,9 +65,9 @@ from graphcaps.training import streaming
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.device import choose_device, matmul_precision
+from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.peak_memory import PeakMemory
 from graphcaps.training.replicas import Replica, stack_replicas
-from graphcaps.training.trainer_factory import make_trainer
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
 OUT = Path("results/large-sets.json")

@@ -34,8 +34,8 @@ from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.presets.model_presets import comparison_config
 from graphcaps.training.device import choose_device
+from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.peak_memory import PeakMemory
-from graphcaps.training.trainer_factory import make_trainer
 
 OUT = Path("results/performance.json")
 EPOCHS = 300

@@ -29,9 +29,8 @@ from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
-from graphcaps.training.stream_trainer import StreamTrainer
+from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.trainer import ReplicaTrainer, Trainer
-from graphcaps.training.trainer_factory import make_trainer
 
 OUT = Path("results/performance.json")
 PLAIN = "plain"
@@ -78,7 +77,7 @@ def measure(
     """Median seconds of an epoch of ten folds, and on a GPU whether its steps are captured."""
     trainer = fold_trainer(store, config, device)
     _, seconds = time_epochs(trainer, warm_up, timed)
-    captured = trainer.captured if isinstance(trainer, Trainer | StreamTrainer) and device == "cuda" else None
+    captured = trainer.captured if isinstance(trainer, Trainer) and device == "cuda" else None
     return median(seconds), captured
 
 

@@ -2,8 +2,7 @@
 
     python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--options plain parts-blocks] [--out FILE]
 
-Ten folds of the paper's preset are trained on a GPU, on one stream; an epoch after the warm-up is recorded by torch's
-profiler. The sum over kernels is less than the step, because each kernel waits for the one before: the difference is
+Ten folds of the paper's preset are trained on a GPU; an epoch after the warm-up is recorded by torch's profiler. The sum over kernels is less than the step, because each kernel waits for the one before: the difference is
 printed too. ``--sequence`` lists the kernels of a step in their order, with the median over the steps.
 """
 
@@ -24,7 +23,6 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.measure_option_speed import OPTIONS, PLAIN, fold_trainer, option_store
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.presets import load_preset
-from graphcaps.training import trainer_factory
 from graphcaps.training.trainer import ReplicaTrainer
 
 WARM_UP, TIMED = 3, 20
@@ -97,7 +95,6 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--sequence", action="store_true", help="list the kernels of a step in their order")
     parser.add_argument("--out", type=Path, help="JSON file")
     options = parser.parse_args(words)
-    trainer_factory.GPU_STREAMS = 1  # kernels of several streams share the GPU
     rows: list[dict[str, Any]] = []
     for dataset in options.datasets:
         for option in options.options:

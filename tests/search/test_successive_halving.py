@@ -17,7 +17,7 @@ from graphcaps.search.proposals import RandomProposer
 from graphcaps.search.search_space import space_from_dict
 from graphcaps.search.successive_halving import BatchTrainer, plan_rungs, survivors
 from graphcaps.training import Replica, Trainer, stack_replicas
-from graphcaps.training.trainer_factory import make_trainer
+from graphcaps.training.multiprocess import make_trainer
 from tests.graphs import random_graphs
 from tests.search.searches import CONFIG, SPACE, graphs
 

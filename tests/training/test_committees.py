@@ -18,7 +18,7 @@ from graphcaps.inference.fitted_model import load
 from graphcaps.inference.probabilities import probabilities
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model
-from graphcaps.training import trainer_factory, training_inputs
+from graphcaps.training import multiprocess, training_inputs
 from graphcaps.training.calibration import PRIOR_STD, calibrate_probabilities
 from graphcaps.training.final_training import FinalTraining, train_final
 from graphcaps.training.single_training import FinalResult
@@ -63,8 +63,8 @@ def test_members_equal_their_seeds_trained_alone(
     monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 2)
     encode = partial(training_inputs.encode_graphs, dtype=torch.float64)
     monkeypatch.setattr(training_inputs, "encode_graphs", encode)
-    stack = partial(trainer_factory.stack_replicas, dtype=torch.float64)
-    monkeypatch.setattr(trainer_factory, "stack_replicas", stack)
+    stack = partial(multiprocess.stack_replicas, dtype=torch.float64)
+    monkeypatch.setattr(multiprocess, "stack_replicas", stack)
     arguments = CONFIG.model_arguments if model == "hgcn" else {"hidden": 8, "num_layers": 2}
     config = replace(CONFIG, model=model, model_arguments=arguments).with_training(learning_rate=0.05)
     store = store[torch.arange(20)]

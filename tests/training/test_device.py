@@ -78,10 +78,11 @@ def test_a_training_sets_threads_by_the_rows_of_its_steps(
     )
     training = FinalTraining(planted_parts(num_graphs=90), config, device="cpu", validation=0)
     seen: list[int] = []
-    runner = training.trainer._runner  # type: ignore[union-attr]
-    run = runner._run_steps
+    run = training.trainer._runner.run
     monkeypatch.setattr(
-        runner, "_run_steps", lambda schedule: (seen.append(torch.get_num_threads()), run(schedule))
+        training.trainer._runner,
+        "run",
+        lambda schedule: (seen.append(torch.get_num_threads()), run(schedule)),
     )
     list(training.run())
     assert seen == [threads]

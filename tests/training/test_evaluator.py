@@ -12,8 +12,7 @@ from graphcaps.inference.probabilities import probabilities
 from graphcaps.metrics import SelectionMetric, class_metrics
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.evaluator import Evaluator
-from graphcaps.training.multiprocess import ProcessPoolTrainer
-from graphcaps.training.trainer_factory import make_trainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
 from tests.training.test_empty_graphs import CONFIGS, store_with_empty, train
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 

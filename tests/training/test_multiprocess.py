@@ -11,15 +11,15 @@ import torch
 
 from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, Trainer, TrainingError, stack_replicas
-from graphcaps.training.divided_trainer import DividedTrainer
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.multiprocess import (
     ProcessPoolTrainer,
+    TrainerFactory,
     _backward_works_in_a_fork,
-    choose_start_method,
+    _start_method,
+    make_trainer,
 )
 from graphcaps.training.replicas import copy_replicas_, slice_replicas
-from graphcaps.training.trainer_factory import TrainerFactory, make_trainer
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas
 
 CPU = torch.device("cpu")
@@ -32,7 +32,7 @@ def _together(kind: str = "hgcn", config: TrainConfig = CONFIG) -> Trainer:
     return Trainer(model, graphs.as_store(), graphs.x.float(), _replicas(), config)
 
 
-def _pool(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | DividedTrainer:
+def _pool(kind: str = "hgcn", threads: int = 2, config: TrainConfig = CONFIG) -> Trainer | ProcessPoolTrainer:
     graphs = _graphs()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -154,7 +154,7 @@ def _exhaust_memory(_: list[Replica]) -> Any:
 
 def test_an_error_while_building_is_raised() -> None:
     with pytest.raises(MemoryError):
-        ProcessPoolTrainer(_exhaust_memory, [_replicas()[:1]], CONFIG, choose_start_method())
+        ProcessPoolTrainer(_exhaust_memory, [_replicas()[:1]], CONFIG, _start_method())
 
 
 def test_close_ends_the_workers() -> None:
@@ -171,7 +171,7 @@ def test_replicas_without_validation_graphs_have_nan_metrics() -> None:
         replace(replica, validation=none) if f == 0 else replica for f, replica in enumerate(_replicas())
     ]
     build = TrainerFactory(_maker("gin", 0.0), graphs.as_store(), graphs.x.float(), CONFIG, CPU)
-    pool = ProcessPoolTrainer(build, [replicas[:1], replicas[1:]], CONFIG, choose_start_method())
+    pool = ProcessPoolTrainer(build, [replicas[:1], replicas[1:]], CONFIG, _start_method())
     losses = pool.run_epoch().validation_loss
     assert len(losses) == 3
     assert math.isnan(losses[0])
@@ -207,7 +207,7 @@ def test_weights_are_kept_in_the_processes(kind: str) -> None:
 @pytest.mark.slow
 def test_spawned_workers_equal_forked_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forked = _pool("gin")
-    monkeypatch.setattr("graphcaps.training.trainer_factory.choose_start_method", lambda: "spawn")
+    monkeypatch.setattr("graphcaps.training.multiprocess._start_method", lambda: "spawn")
     spawned = _pool("gin")
     assert isinstance(spawned, ProcessPoolTrainer)
     assert spawned.run_epoch().train_loss == forked.run_epoch().train_loss
@@ -218,7 +218,7 @@ def test_spawned_workers_equal_forked_ones(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_model_that_cannot_be_pickled_trains_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphcaps.training.trainer_factory.choose_start_method", lambda: "spawn")
+    monkeypatch.setattr("graphcaps.training.multiprocess._start_method", lambda: "spawn")
     graphs, before = _graphs(), torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -255,7 +255,7 @@ def test_the_start_method_depends_on_cuda(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: initialised)
     monkeypatch.setattr("graphcaps.training.multiprocess._backward_works_in_a_fork", lambda: fork_works)
-    assert choose_start_method() == expected
+    assert _start_method() == expected
 
 
 def test_after_a_backward_pass_forking_works_only_without_a_gpu() -> None:

@@ -12,11 +12,10 @@ from graphcaps.errors import ArgumentError
 from graphcaps.models.builder import join_builders, model_factory
 from graphcaps.nn import HGCN
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
-from graphcaps.training.multiprocess import ProcessPoolTrainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
 from graphcaps.training.replica_settings import ReplicaSettings
 from graphcaps.training.replicas import select_replicas
 from graphcaps.training.trainer import StepMode
-from graphcaps.training.trainer_factory import make_trainer
 from tests.training.test_trainer import _graphs, _replicas
 
 SHARED = TrainConfig(epochs=3, batch_size=4)

@@ -20,7 +20,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.fitted_model import load
 from graphcaps.nn import HGCN, block_loss
-from graphcaps.training import trainer_factory, training_inputs
+from graphcaps.training import multiprocess, training_inputs
 from graphcaps.training.final_training import FinalTraining, train_final
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.restarts import Restarts
@@ -58,8 +58,8 @@ def in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphcaps.training.early_stopping.WINDOW", 2)
     encode = partial(training_inputs.encode_graphs, dtype=torch.float64)
     monkeypatch.setattr(training_inputs, "encode_graphs", encode)
-    stack = partial(trainer_factory.stack_replicas, dtype=torch.float64)
-    monkeypatch.setattr(trainer_factory, "stack_replicas", stack)
+    stack = partial(multiprocess.stack_replicas, dtype=torch.float64)
+    monkeypatch.setattr(multiprocess, "stack_replicas", stack)
 
 
 def same_bits(one: FinalResult, two: FinalResult) -> bool:

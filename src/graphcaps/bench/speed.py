@@ -23,11 +23,10 @@ from graphcaps.models.lookup import find_model
 from graphcaps.nn import HGCN
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.device import matmul_precision
-from graphcaps.training.divided_trainer import DividedTrainer
 from graphcaps.training.loop import TrainingLoop
+from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.trainer import ReplicaTrainer
-from graphcaps.training.trainer_factory import make_trainer
 from graphcaps.types import FeatureTable
 
 __all__ = ["Speed", "measure_speed", "time_epochs"]
@@ -146,10 +145,9 @@ def measure_speed(
     features: Tensor | FeatureTable = compact_features(prepared.x, prepared.store) if resident else prepared.x
     for plan in plans:  # one after another where they do not fit into memory together
         trainer = make_trainer(make, prepared.store, prepared.x, list(plan.replicas), config.training, target)
-        # On a GPU, phases are those of all replicas in one stream.
-        shard = trainer.shards[0] if isinstance(trainer, DividedTrainer) and not gpu else trainer.replicas
+        shards = trainer.shards[0] if isinstance(trainer, ProcessPoolTrainer) else trainer.replicas
         seconds += median(time_epochs(trainer, warm_up, epochs)[1])
-        part = part or shard
+        part = part or shards
     memory = torch.cuda.max_memory_allocated(target) if gpu else _resident_peak()
     reserved = torch.cuda.max_memory_reserved(target) if gpu else None
     ceilings, step = _phases(make, prepared.store, features, part, config, target, len(plans[0].replicas))

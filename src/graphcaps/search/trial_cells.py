@@ -24,10 +24,10 @@ from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.fingerprint import run_fingerprint
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import explain_out_of_memory
+from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replica_settings import REPLICA_SETTINGS, ReplicaSettings
 from graphcaps.training.replicas import Replica, select_replicas
 from graphcaps.training.trainer import EpochEnd
-from graphcaps.training.trainer_factory import make_trainer
 from graphcaps.training.training_inputs import TrainingInputs, inputs_on
 
 __all__ = ["TrialCell", "TrialResult", "select_events", "trial_builder", "trial_variant"]

@@ -23,7 +23,7 @@ from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
 from graphcaps.training.cuda_streams import lease_stream
 from graphcaps.training.sample_weight import batch_weights
-from graphcaps.training.step import EpochRunner, TrainingStep
+from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
 
 __all__ = ["BucketedRunner", "CudaGraphRecorder", "StepSize", "can_capture"]
@@ -102,7 +102,7 @@ class StepSize(NamedTuple):
     max_size: int
 
 
-class BucketedRunner(EpochRunner):
+class BucketedRunner:
     """Runs an epoch with batches that are padded to a few sizes; on a GPU each size is captured once and replayed.
 
     Args:
@@ -135,8 +135,8 @@ class BucketedRunner(EpochRunner):
         self.cursor = torch.zeros((), dtype=torch.int64, device=store.device)
         self.steps: dict[StepSize, Callable[[], None]] = {}
 
-    def launches(self, schedule: EpochSchedule) -> list[Callable[[], None]]:
-        """A function for each step; sizes that are new are captured before."""
+    def run(self, schedule: EpochSchedule) -> None:
+        """Runs all steps of an epoch; on a GPU it returns when they are launched."""
         order = schedule.order.pin_memory() if self.order.is_cuda else schedule.order
         self.order[:, : order.size(1)].copy_(order, non_blocking=True)
         sizes = [self._size(*each) for each in zip(schedule.num_rows, schedule.max_sizes, strict=True)]
@@ -144,7 +144,8 @@ class BucketedRunner(EpochRunner):
         for size in sorted(set(sizes) - set(self.steps), reverse=True):
             self.steps[size] = self._prepare(size)
         self.cursor.zero_()
-        return [self.steps[size] for size in sizes]
+        for size in sizes:
+            self.steps[size]()
 
     def run_largest(self, schedule: EpochSchedule) -> None:
         """Runs the largest step of an epoch once, eagerly and without graphs."""

@@ -44,12 +44,12 @@ from graphcaps.training.loop import (
     notify_result,
 )
 from graphcaps.training.memory import explain_out_of_memory
+from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.replicas import replica_model
 from graphcaps.training.restarts import Restarts
 from graphcaps.training.single_training import FinalResult, SingleTraining
 from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
-from graphcaps.training.trainer_factory import make_trainer
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["FinalTraining", "make_training", "train_final"]

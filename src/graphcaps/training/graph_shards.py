@@ -7,9 +7,8 @@ one batch and none of the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.sample_weight import batch_weights
-from graphcaps.training.step import EpochRunner, TrainingStep
+from graphcaps.training.step import TrainingStep
 from graphcaps.training.streaming import StreamedStore
 from graphcaps.types import LossTerms
 
@@ -159,7 +158,7 @@ class ShardedGraphs:
         return ShardedGraphs(pad(self.graphs, (0, 1), value=-1), pad(self.rows, (0, 1)))
 
 
-class ShardRunner(EpochRunner):
+class ShardRunner:
     """Runs an epoch of one rank: of each batch of all ranks, the graphs of this rank.
 
     Args:
@@ -183,9 +182,11 @@ class ShardRunner(EpochRunner):
         self._positions = torch.full((shard.sizes.numel(),), -1)
         self._positions[shard.owned] = torch.arange(shard.owned.numel())
 
-    def launches(self, schedule: EpochSchedule) -> list[Callable[[], None]]:
-        """A function for each step."""
-        return [partial(self._step, schedule.graphs(number)) for number in range(len(schedule.num_rows))]
+    def run(self, schedule: EpochSchedule) -> None:
+        """Runs all steps of an epoch."""
+        for number in range(len(schedule.num_rows)):
+            self._step(schedule.graphs(number))
+            self.step.adam.zero_grad()
 
     def _step(self, graphs: Tensor) -> None:
         """Trains on a batch of all ranks, ``[F, B]``."""
@@ -205,7 +206,6 @@ class ShardRunner(EpochRunner):
                 weights = batch_weights(self.weights, in_batch)
             with use_shard(self._batch_shard(graphs, own, batch.segments.ptr, batch.segments.index)):
                 self.step(batch, active, weights)
-        self.step.adam.zero_grad()
 
     def _batch_shard(self, graphs: Tensor, own: ShardedGraphs, ptr: Tensor, index: Tensor) -> BatchShard:
         """Rows of the whole batch, from the sizes of all its graphs."""

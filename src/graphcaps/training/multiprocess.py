@@ -10,34 +10,106 @@ CUDA is initialised or autograd has started its device threads. New processes ar
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import accumulate, pairwise
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphcaps.config import TrainConfig
-from graphcaps.training.divided_trainer import DividedTrainer
+from graphcaps.data.features.encoding import compact_features
+from graphcaps.data.store import GraphStore
+from graphcaps.metrics import SelectionMetric
+from graphcaps.models.builder import join_builders
+from graphcaps.nn.capsule_use import CapsuleUse
+from graphcaps.nn.graph_model import ModelFactory
+from graphcaps.training.graph_shards import GraphShard
 from graphcaps.training.memory import is_out_of_memory
-from graphcaps.training.replicas import Replica
+from graphcaps.training.replica_settings import ReplicaSettings
+from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
 from graphcaps.training.step import TrainingError
-from graphcaps.training.trainer import Trainer
+from graphcaps.training.trainer import EpochEnd, Trainer
+from graphcaps.types import FeatureTable
 
-__all__ = ["ProcessPoolTrainer", "StartMethod", "choose_start_method"]
+__all__ = ["ProcessPoolTrainer", "StartMethod", "TrainerFactory", "make_trainer"]
+
+MAX_WORKERS = 16
 
 StartMethod = Literal["fork", "spawn"]
 
 
-class ProcessPoolTrainer(DividedTrainer):
-    """Trains shards of the replicas in worker processes.
+@dataclass(frozen=True)
+class TrainerFactory:
+    """Builds the trainer of some replicas; called in each process.
+
+    Args:
+        factory (callable): Builds a model with the given leading axes.
+        store (GraphStore): All graphs.
+        x (Tensor or FeatureTable): Features of all nodes.
+        config (TrainConfig): Hyper-parameters of the training.
+        device (device): Device to train on.
+        variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
+        class_weight (Tensor or str, optional): Weight of each class in the losses, ``[O]``, or ``"balanced"``, as in
+            :class:`Trainer`.
+        sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        keep_scores (bool): Keep class scores of validation and test graphs. (default: ``False``)
+        settings (dict, optional): Model and training of each variant of the replicas, where they differ in numbers; the
+            trainer then trains on if one of them diverges. (default: ``factory`` and ``config`` for all)
+        shard (GraphShard, optional): The graphs of ``store`` among those of all ranks. (default: one process)
+    """
+
+    factory: ModelFactory
+    store: GraphStore
+    x: Tensor | FeatureTable
+    config: TrainConfig
+    device: torch.device
+    variants: Mapping[str, ModelFactory] | None = None
+    class_weight: Tensor | Literal["balanced"] | None = None
+    sample_weight: Tensor | None = None
+    metric: SelectionMetric = "loss"
+    keep_scores: bool = False
+    settings: Mapping[str, ReplicaSettings] | None = None
+    shard: GraphShard | None = None
+
+    def __call__(self, replicas: list[Replica]) -> Trainer:
+        factory, variants, replica_configs = self.factory, self.variants, None
+        if self.settings is not None:
+            each = [self.settings[replica.variant] for replica in replicas]
+            factory = join_builders([settings.builder for settings in each])
+            variants = {name: settings.builder for name, settings in self.settings.items()}
+            replica_configs = [settings.training for settings in each]
+        model = stack_replicas(factory, replicas, variants=variants).to(self.device)
+        return Trainer(
+            model,
+            self.store,
+            self.x,
+            replicas,
+            self.config,
+            class_weight=self.class_weight,
+            sample_weight=self.sample_weight,
+            metric=self.metric,
+            keep_scores=self.keep_scores,
+            replica_configs=replica_configs,
+            allow_divergence=self.settings is not None,
+            shard=self.shard,
+        )
+
+
+class ProcessPoolTrainer:
+    """Trains shards of the replicas in worker processes, with the interface of one :class:`Trainer` of all of them.
 
     Args:
         build (callable): Builds the trainer of a shard; called in the worker. ``"spawn"`` has to pickle it.
@@ -53,12 +125,78 @@ class ProcessPoolTrainer(DividedTrainer):
         config: TrainConfig,
         start_method: StartMethod = "fork",
     ) -> None:
-        super().__init__(shards, config)
+        self.config, self.shards, self.epoch = config, shards, 0
+        self.replicas = [replica for shard in shards for replica in shard]
         self._start_method = start_method
         self._workers: list[tuple[Any, Connection]] = []
         for shard in shards:
             self._start(build, shard)
-        self._receive_all(starting=True)  # waits until each worker has built its trainer, or raises its error
+        self._call_all(None)  # waits until each worker has built its trainer, or raises its error
+
+    def run_epoch(self) -> EpochEnd:
+        """One epoch of all replicas; metrics are in the order of :attr:`replicas`."""
+        began = time.perf_counter()
+        events: list[EpochEnd] = self._call_all(("run_epoch", ()))
+        self.epoch = events[0].epoch
+        metrics = {
+            entry.name: self._concatenate([getattr(event, entry.name) for event in events])
+            for entry in fields(EpochEnd)
+            if entry.name not in ("epoch", "epochs", "seconds", "loss_terms")
+        }
+        terms = {
+            name: self._concatenate([event.loss_terms[name] for event in events])
+            for name in events[0].loss_terms
+        }
+        seconds = time.perf_counter() - began
+        return EpochEnd(self.epoch, self.config.epochs, seconds, **metrics, loss_terms=terms)
+
+    def scores(self) -> list[Tensor]:
+        """As :meth:`Trainer.scores`, copied from the workers."""
+        shards = self._call_all(("scores", ()))
+        return [torch.from_numpy(rows) for shard in shards for rows in shard]
+
+    def capsule_use(self) -> list[CapsuleUse]:
+        """As :meth:`Trainer.capsule_use`, computed by the workers."""
+        return [use for shard in self._call_all(("capsule_use", ())) for use in shard]
+
+    def weights(self) -> dict[str, Tensor]:
+        """As :meth:`Trainer.weights`, copied from the workers."""
+        return self._join(self._call_all(("weights", ())))
+
+    def keep(self, replicas: Sequence[int]) -> None:
+        """As :meth:`Trainer.keep`: every worker keeps weights of its own replicas."""
+        calls = [
+            ("keep", ([f - first for f in replicas if first <= f < end],)) for first, end in self._bounds()
+        ]
+        self._call_all(*calls)
+
+    def kept(self) -> dict[str, Tensor]:
+        """As :meth:`Trainer.kept`, copied from the workers."""
+        return self._join(self._call_all(("kept", ())))
+
+    def state(self) -> dict[str, Tensor]:
+        """As :meth:`Trainer.state` of all replicas together, copied from the workers."""
+        return self._join(self._call_all(("state", ()))) | {"epoch": torch.tensor(self.epoch)}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continues from a result of :meth:`state`, also of a :class:`Trainer` of all replicas."""
+        self.epoch = int(state["epoch"])
+        values = {name: value for name, value in state.items() if name != "epoch"}
+        calls = []
+        for first, end in self._bounds():
+            part = slice_replicas(values, first, end)
+            arrays = {name: value.cpu().numpy() for name, value in part.items()}
+            calls.append(("load_state", (arrays, self.epoch)))
+        self._call_all(*calls)
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        """First replica of each worker, and the one after its last."""
+        ends = [*accumulate(map(len, self.shards))]
+        return [*pairwise((0, *ends))]
+
+    def _join(self, states: list[dict[str, Any]]) -> dict[str, Tensor]:
+        tensors = [{name: torch.from_numpy(value) for name, value in state.items()} for state in states]
+        return join_replicas(tensors)
 
     def close(self) -> None:
         """Ends the worker processes."""
@@ -85,22 +223,26 @@ class ProcessPoolTrainer(DividedTrainer):
         theirs.close()
         self._workers.append((worker, ours))
 
-    def _call_all(self, name: str, arguments: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
-        """As in the base class; a call that fails, or an interrupt, ends all workers."""
-        given = arguments or [()] * len(self._workers)
-        try:
-            for (_, pipe), each in zip(self._workers, given, strict=True):
-                with contextlib.suppress(ConnectionError):  # reading the answer reports a lost worker
-                    pipe.send((name, as_arrays(each)))
-        except BaseException:
-            self.close()
-            raise
-        return [as_tensors(answer) for answer in self._receive_all()]
+    def _concatenate(self, shards: list[list[float]]) -> list[float]:
+        """One metric of all replicas; NaN for the replicas of a shard that lacks it, where another shard has it."""
+        if not any(shards):
+            return []
+        sizes = map(len, self.shards)
+        return [
+            value for shard, size in zip(shards, sizes, strict=True) for value in shard or [math.nan] * size
+        ]
 
-    def _receive_all(self, starting: bool = False) -> list[Any]:
-        """The answers of all workers."""
+    def _call_all(self, *calls: Any) -> list[Any]:
+        """Sends every worker its call (or all of them the same) and collects the answers.
+
+        A call that fails, or an interrupt, ends all workers.
+        """
         try:
-            starting = starting and self._start_method == "spawn"
+            for index, (_, pipe) in enumerate(self._workers):
+                if (call := calls[index % len(calls)]) is not None:
+                    with contextlib.suppress(ConnectionError):  # reading the answer reports a lost worker
+                        pipe.send(call)
+            starting = self._start_method == "spawn" and calls == (None,)
             answers = [_receive(pipe, starting) for _, pipe in self._workers]
             error = next((answer for answer in answers if isinstance(answer, BaseException)), None)
             if error is not None:
@@ -111,7 +253,72 @@ class ProcessPoolTrainer(DividedTrainer):
         return answers
 
 
-def choose_start_method() -> StartMethod:
+def make_trainer(
+    factory: ModelFactory,
+    store: GraphStore,
+    x: Tensor,
+    replicas: list[Replica],
+    config: TrainConfig,
+    device: torch.device,
+    variants: Mapping[str, ModelFactory] | None = None,
+    class_weight: Tensor | Literal["balanced"] | None = None,
+    sample_weight: Tensor | None = None,
+    metric: SelectionMetric = "loss",
+    keep_scores: bool = False,
+    settings: Mapping[str, ReplicaSettings] | None = None,
+    shard: GraphShard | None = None,
+) -> Trainer | ProcessPoolTrainer:
+    """A trainer of these replicas: one process, or several on a CPU with several threads.
+
+    Args:
+        factory (callable): Builds a model with the given leading axes.
+        store (GraphStore): All graphs, with labels.
+        x (Tensor): Features of all nodes, ``[N, in]``.
+        replicas (list): Replicas to train.
+        config (TrainConfig): Hyper-parameters of the training.
+        device (device): Device to train on.
+        variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
+        class_weight (Tensor or str, optional): Weight of each class in the losses, ``[O]``, or ``"balanced"``, as in
+            :class:`Trainer`.
+        sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        keep_scores (bool): Keep class scores of validation and test graphs, for ``scores()``. (default: ``False``)
+        settings (dict, optional): Model and training of each variant of the replicas, as in :class:`TrainerFactory`.
+        shard (GraphShard, optional): The graphs of ``store`` among those of all ranks; each rank is one process.
+            (default: one process has all graphs)
+    """
+    features: Tensor | FeatureTable = x
+    if store.device == x.device == device and shard is None:  # once, before there are several processes
+        features = compact_features(x, store)
+    build = TrainerFactory(
+        *(
+            factory,
+            store,
+            features,
+            config,
+            device,
+            variants,
+            class_weight,
+            sample_weight,
+            metric,
+            keep_scores,
+            settings,
+            shard,
+        )
+    )
+    is_divided = device.type == "cpu" and shard is None
+    workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if is_divided else 1
+    if workers == 1 or sys.platform != "linux":  # forks are safe on Linux only
+        return build(replicas)
+    start_method = _start_method()
+    if start_method == "spawn" and not _is_portable(build):
+        return build(replicas)
+    bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
+    shards = [replicas[first:end] for first, end in pairwise(bounds)]
+    return ProcessPoolTrainer(build, shards, config, start_method)
+
+
+def _start_method() -> StartMethod:
     """``"fork"`` where a forked process can train, else ``"spawn"``.
 
     Where torch sees a GPU, the first backward pass of a process starts autograd's device threads, also for tensors on
@@ -142,6 +349,15 @@ def _try_backward() -> None:
     os._exit(0)
 
 
+def _is_portable(build: TrainerFactory) -> bool:
+    """Whether a spawned process can rebuild the models; it cannot if their factories are local functions."""
+    try:
+        pickle.dumps((build.factory, build.variants, build.settings))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
+
+
 def _run_spawned_worker(payload: bytes, pipe: Connection) -> None:
     build, shard = pickle.loads(payload)
     _run_worker(build, shard, pipe, [])
@@ -162,31 +378,30 @@ def _run_worker(
         pipe.send(None)
         while True:
             name, arguments = pipe.recv()
-            pipe.send(as_arrays(getattr(trainer, name)(*as_tensors(arguments))))
+            pipe.send(_call(trainer, name, arguments))
     except (EOFError, ConnectionError):  # the parent is gone
         return
     except BaseException as error:
         pipe.send(_sendable(error))
 
 
-def as_arrays(values: Any) -> Any:
-    """Tensors in tuples, lists and dictionaries as arrays: pipes would move tensors to shared memory."""
-    return _convert(values, Tensor, lambda value: value.cpu().numpy())
-
-
-def as_tensors(values: Any) -> Any:
-    """Undoes :func:`as_arrays`."""
-    return _convert(values, np.ndarray, torch.from_numpy)
-
-
-def _convert(values: Any, kind: type, convert: Callable[[Any], Any]) -> Any:
-    if isinstance(values, kind):
-        return convert(values)
-    if type(values) is dict:
-        return {name: _convert(value, kind, convert) for name, value in values.items()}
-    if type(values) in (tuple, list):
-        return type(values)(_convert(value, kind, convert) for value in values)
-    return values
+def _call(trainer: Trainer, name: str, arguments: tuple[Any, ...]) -> Any:
+    # Arrays, not tensors: pipes would move tensors to shared memory.
+    match name:
+        case "run_epoch":
+            return trainer.run_epoch()
+        case "keep":
+            return trainer.keep(*arguments)
+        case "scores":
+            return [rows.numpy() for rows in trainer.scores()]
+        case "capsule_use":
+            return trainer.capsule_use()
+        case "load_state":
+            arrays, epoch = arguments
+            state = {name: torch.from_numpy(value) for name, value in arrays.items()}
+            return trainer.load_state(state | {"epoch": torch.tensor(epoch)})
+    tensors = {"weights": trainer.weights, "kept": trainer.kept, "state": trainer.state}[name]()
+    return {name: value.numpy() for name, value in tensors.items() if name != "epoch"}
 
 
 def _sendable(error: BaseException) -> BaseException:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.streaming import StreamedStore
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, LossTerms
 
-__all__ = ["EagerRunner", "EpochRunner", "TrainingError", "TrainingStep"]
+__all__ = ["EagerRunner", "TrainingError", "TrainingStep"]
 
 
 class TrainingError(GraphcapsError):
@@ -74,20 +72,7 @@ class TrainingStep:
         self.metrics.add(terms, loss.class_scores, batch.y)
 
 
-class EpochRunner(ABC):
-    """Runs the steps of an epoch."""
-
-    @abstractmethod
-    def launches(self, schedule: EpochSchedule) -> list[Callable[[], None]]:
-        """The steps of an epoch as functions, to be called in this order; on a GPU they return before they are done."""
-
-    def run(self, schedule: EpochSchedule) -> None:
-        """Runs all steps of an epoch."""
-        for launch in self.launches(schedule):
-            launch()
-
-
-class EagerRunner(EpochRunner):
+class EagerRunner:
     """Runs an epoch one operation after another, with batches of exact size.
 
     Args:
@@ -106,11 +91,8 @@ class EagerRunner(EpochRunner):
     ) -> None:
         self.step, self.store, self.x, self.weights = step, store, x, weights
 
-    def launches(self, schedule: EpochSchedule) -> list[Callable[[], None]]:
-        """One function for all steps, because their batches are laid out together."""
-        return [partial(self._run_steps, schedule)]
-
-    def _run_steps(self, schedule: EpochSchedule) -> None:
+    def run(self, schedule: EpochSchedule) -> None:
+        """Runs all steps of an epoch."""
         steps = [schedule.graphs(number) for number in range(len(schedule.num_rows))]
         batches = self._batches(steps)
         for graphs in steps:

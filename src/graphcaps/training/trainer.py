@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Literal, Protocol
 
 import torch
@@ -39,7 +37,7 @@ from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.training.replica_settings import ReplicaNumbers
 from graphcaps.training.replicas import Replica, copy_replicas_, spread_sample
 from graphcaps.training.sample_weight import normalise_weights
-from graphcaps.training.step import EagerRunner, EpochRunner, TrainingError, TrainingStep
+from graphcaps.training.step import EagerRunner, TrainingError, TrainingStep
 from graphcaps.training.streaming import batch_source
 from graphcaps.training.weight_averaging import WeightAverage
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions
@@ -257,7 +255,7 @@ class Trainer:
         is_resident = source is store and shard is None  # tables of different ranks may differ in form
         self.x = compact_features(x, store) if is_resident and isinstance(x, Tensor) else x
         self.replicas, self.config = replicas, config
-        self.device = device
+        self._device = device
         if isinstance(class_weight, str):
             balanced = [balanced_class_weights(y[graphs], store.num_classes) for graphs in train_sets]
             class_weight = torch.stack(balanced)  # [F, O]
@@ -281,8 +279,7 @@ class Trainer:
         self._num_train = torch.tensor([graphs.numel() for graphs in train_sets], dtype=torch.float64)
         self.adam = ReplicaAdam(model, F, weight_decay=decay)
         self.average = WeightAverage(model, config.average_epochs) if config.average_epochs > 1 else None
-        self.epoch, self._began = 0, time.perf_counter()
-        self.compiles_kernels = os.environ.get(_PRECOMPILE, "1") != "0"
+        self.epoch = 0
         self._kept: dict[str, Tensor] = {}
         if step_mode == "auto" and shard is not None:
             step_mode = "eager"  # a captured step cannot communicate
@@ -295,7 +292,7 @@ class Trainer:
         reduce = None if shard is None else GradientSum(shard.ranks)
         step = TrainingStep(model, self.adam, self._metrics, self._loss_options, reduce)
         self._schedule = self._draw_schedule(0)
-        self._runner: EpochRunner
+        self._runner: EagerRunner | BucketedRunner | ShardRunner
         if shard is not None:
             assert isinstance(self.x, Tensor)
             assert step_mode == "eager"
@@ -319,24 +316,7 @@ class Trainer:
 
     def run_epoch(self) -> EpochEnd:
         """One pass over the training set of every replica, then evaluation on validation and test sets."""
-        with self.computing():
-            for launch in self.launches():
-                launch()
-        return self.finish_epoch()
-
-    @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Sets the precision and the CPU threads of the next epoch inside the block."""
-        rows = len(self.replicas) * max(self._next_schedule().num_rows)
-        with matmul_precision(self.config.precision, self.device), limit_threads(rows, self.device):
-            yield
-
-    def launches(self) -> list[Callable[[], None]]:
-        """The steps of the next epoch and its evaluation, to be called in this order inside :meth:`computing`.
-
-        On a GPU each function returns when its work is launched. :meth:`finish_epoch` reads the results.
-        """
-        self._began = time.perf_counter()
+        began = time.perf_counter()
         self.model.train()
         self._metrics.clear()
         self.adam.set_rate(
@@ -344,18 +324,19 @@ class Trainer:
             if self._numbers is None
             else self._numbers.rates(self.epoch)
         )
-        schedule = self._next_schedule()
-        if self.compiles_kernels:
-            self._compile_kernels(schedule)
-        launches = self._runner.launches(schedule)
-        if self.average is not None:
-            launches = [self.average.begin, *launches, self.average.end]
-        evaluators = [(name, each) for name, each in self._evaluators.items() if each is not None]
-        return launches + [partial(self._evaluate, name, evaluator) for name, evaluator in evaluators]
-
-    def finish_epoch(self) -> EpochEnd:
-        """Waits for the work of :meth:`launches` and returns the metrics of the epoch."""
-        schedule = self._next_schedule()
+        schedule = self._schedule if self._schedule.epoch == self.epoch else self._draw_schedule(self.epoch)
+        rows = len(self.replicas) * max(schedule.num_rows)
+        with matmul_precision(self.config.precision, self._device), limit_threads(rows, self._device):
+            if os.environ.get(_PRECOMPILE, "1") != "0":
+                self._compile_kernels(schedule)
+            if self.average is not None:
+                self.average.begin()
+            self._runner.run(schedule)
+            if self.average is not None:
+                self.average.end()
+            for name, evaluator in self._evaluators.items():
+                if evaluator is not None:
+                    self._evaluate(name, evaluator)
         # Launches on a GPU are asynchronous: the host draws the next epoch while the device works.
         self._schedule = self._draw_schedule(self.epoch + 1)
         metrics = self._metrics.read(None if self._shard is None else self._shard.ranks.total)
@@ -378,7 +359,7 @@ class Trainer:
         return EpochEnd(
             epoch=self.epoch,
             epochs=self.config.epochs,
-            seconds=time.perf_counter() - self._began,
+            seconds=time.perf_counter() - began,
             train_loss=train_loss.tolist(),
             train_accuracy=train_accuracy.tolist(),
             validation_loss=validation.loss,
@@ -409,14 +390,14 @@ class Trainer:
             spread_sample(chosen if chosen.numel() else replica.train, _GRAPHS_OF_USE)
             for chosen, replica in zip(validation, self.replicas, strict=True)
         ]
-        source = batch_source(self.store, self.device)
+        source = batch_source(self.store, self._device)
 
         def batches(graphs: list[Tensor]) -> Iterator[GraphBatch]:
             for chunk in pad_indices(graphs).split(self._evaluation_batch_size(graphs), 1):
                 yield source.batch(self.x, chunk)
 
         training = [spread_sample(replica.train, _GRAPHS_OF_MEANS) for replica in self.replicas]
-        with matmul_precision(self.config.precision, self.device):
+        with matmul_precision(self.config.precision, self._device):
             return measure_capsule_use(self.model, batches(graphs), batches(training))
 
     def close(self) -> None:
@@ -469,13 +450,7 @@ class Trainer:
         if self.average is not None:
             self.average.load_state(strip_prefix("last.", state), self.epoch)
         kept = strip_prefix("kept.", state)
-        self._kept = {name: value.to(self.device, copy=True) for name, value in kept.items()}
-
-    def _next_schedule(self) -> EpochSchedule:
-        """The schedule of the epoch that follows the completed ones."""
-        if self._schedule.epoch != self.epoch:
-            self._schedule = self._draw_schedule(self.epoch)
-        return self._schedule
+        self._kept = {name: value.to(self._device, copy=True) for name, value in kept.items()}
 
     def _draw_schedule(self, epoch: int) -> EpochSchedule:
         config = self.config
