@@ -2,8 +2,9 @@
 
     python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--options plain parts-blocks] [--out FILE]
 
-Ten folds of the paper's preset are trained on a GPU; an epoch after the warm-up is recorded by torch's profiler. The sum over kernels is less than the step, because each kernel waits for the one before: the difference is
-printed too. ``--sequence`` lists the kernels of a step in their order, with the median over the steps.
+Ten folds of the paper's preset are trained on a GPU; an epoch after the warm-up is recorded by torch's profiler. The
+sum over kernels is less than the step, because each kernel waits for the one before: the difference is printed too.
+``--sequence`` lists the kernels of a step in their order, with the median over the steps.
 """
 
 from __future__ import annotations

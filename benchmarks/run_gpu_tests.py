@@ -1,10 +1,12 @@
 """Runs the tests that need a GPU, and those of kernels as compiled code, before anything is timed there.
 
     python -m benchmarks.run_gpu_tests --jobs 10 --out results/gpu-tests.json
+    python -m benchmarks.run_gpu_tests --files tests/ops/routing/*_triton.py --earlier results/gpu-tests.json --out FILE
 
 Every file of tests is a process of its own, ``--jobs`` at a time: most of the time is compilation. The file has the
 numbers of passed, failed and skipped tests of each file, the names of those that failed with the last line of their
-error, and the hardware and commit. The exit code is 1 if a test failed.
+error, and the hardware; each file has the commit that it was run at. ``--earlier`` adds the files of an earlier record
+that are not run now, as after a change of some kernels. The exit code is 1 if a test failed.
 """
 
 from __future__ import annotations
@@ -88,24 +90,40 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=8, help="processes at a time")
     parser.add_argument("--files", type=Path, nargs="+", help="in place of all")
     parser.add_argument("--select", default="not exhaustive", help="pytest's expression of marks")
+    parser.add_argument(
+        "--earlier", type=Path, help="JSON file of an earlier run, for the files that are not run"
+    )
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     options = parser.parse_args(words)
     files = options.files or gpu_test_files()
+    commit = versions_and_commit().get("commit")
+    kept = [] if options.earlier is None else earlier_files(options.earlier, files)
     results: list[dict[str, Any]] = []
     with ThreadPoolExecutor(options.jobs) as pool:
         tasks = [pool.submit(run_file, path, select=options.select) for path in files]
         for task in as_completed(tasks):
-            results.append(found := task.result())
+            results.append(found := task.result() | {"commit": commit})
             print(
                 f"{found['file']}: {found['passed']} passed, {found['failed']} failed, {found['seconds']} s"
             )
             for name, message in found["failures"].items():
                 print(f"  {name}: {message}", flush=True)
             if options.out is not None:
-                write(options.out, results, len(files))
+                write(options.out, [*kept, *results], len(kept) + len(files))
     totals = count(results)
     print(", ".join(f"{number} {name}" for name, number in totals.items()), flush=True)
     return int(totals["failed"] > 0)
+
+
+def earlier_files(path: Path, files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The files of an earlier record that still exist and are not run now, with the commit of that record."""
+    record = json.loads(path.read_text("utf-8"))
+    now = {each.as_posix() for each in files}
+    return [
+        {"commit": record["versions"].get("commit")} | each
+        for each in record["files"]
+        if each["file"] not in now and Path(each["file"]).exists()
+    ]
 
 
 def count(results: Sequence[dict[str, Any]]) -> dict[str, int]:

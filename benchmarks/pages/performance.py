@@ -356,7 +356,22 @@ def gpu_tests(path: Path) -> str:
     failures = [f"{name} ({each['file']})" for each in found["files"] for name in each["failures"]]
     text = f"{found['passed']} tests in {len(found['files'])} files passed, {found['failed']} failed"
     text += f": {'; '.join(failures)}." if failures else "."
-    return text + sources([found | {"command": "python -m benchmarks.run_gpu_tests"}])
+    commits: dict[str, int] = {}
+    for each in found["files"]:
+        commit = each.get("commit", found["versions"].get("commit", ""))
+        commits[commit] = commits.get(commit, 0) + 1
+    if len(commits) > 1:
+        text += " Files whose kernels changed since an earlier run were run again."
+    rows = [
+        found
+        | {"versions": found["versions"] | {"commit": commit}}
+        | {
+            "command": "python -m benchmarks.run_gpu_tests"
+            + (f", {number} files" if len(commits) > 1 else "")
+        }
+        for commit, number in commits.items()
+    ]
+    return text + sources(rows)
 
 
 def cluster(path: Path) -> str:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.run_gpu_tests import gpu_test_files, main, run_file
+from benchmarks.run_gpu_tests import earlier_files, gpu_test_files, main, run_file, write
 
 
 def test_files_of_kernels_and_of_marked_tests_are_found(tmp_path: Path) -> None:
@@ -43,3 +43,27 @@ def test_numbers_and_failures_are_reported(tmp_path: Path, capsys: pytest.Captur
     assert "test_wrong" in capsys.readouterr().out
     kernels.write_text("import nothing_of_this_name\n")
     assert run_file(kernels, select="not gpu")["failed"] == 1
+
+
+def test_files_of_an_earlier_run_are_kept_with_its_commit(tmp_path: Path) -> None:
+    one, two = tmp_path / "test_one_triton.py", tmp_path / "test_two_triton.py"
+    for path in (one, two):
+        path.write_text("def test_it(): pass\n")
+    gone = {
+        "file": str(tmp_path / "test_gone_triton.py"),
+        "passed": 9,
+        "failed": 0,
+        "skipped": 0,
+        "failures": {},
+    }
+    files = [
+        {"file": path.as_posix(), "passed": 5, "failed": 0, "skipped": 0, "failures": {}}
+        for path in (one, two)
+    ]
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(json.dumps({"versions": {"commit": "abc"}, "files": [*files, gone]}))
+    (kept,) = earlier_files(earlier, [two])
+    assert kept == {"commit": "abc"} | files[0]
+    write(tmp_path / "out.json", [kept, files[1] | {"commit": "def"}], 2)
+    record = json.loads((tmp_path / "out.json").read_text())
+    assert (record["passed"], record["unfinished"]) == (10, 0)

@@ -212,3 +212,21 @@ def test_one_batch_of_all_graphs_is_an_ordinary_epoch() -> None:
     assert three.train_loss == pytest.approx(one.train_loss)
     assert three.train_accuracy == one.train_accuracy
     assert three.loss_terms["cross-entropy"] == pytest.approx(one.loss_terms["cross-entropy"])
+
+
+def test_capsules_in_use_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With captured steps they are of the size of training steps, padded; large graphs are fewer."""
+    trainer, _ = _train("hgcn", 0.0, _replicas())
+    expected = trainer.capsule_use()
+    trainer._recorder = object()  # type: ignore[assignment]
+    assert trainer.capsule_use() == expected
+    seen: list[int] = []
+    monkeypatch.setattr(
+        "graphcaps.training.trainer.measure_capsule_use",
+        lambda model, batches, training: seen.append(sum(batch.segments.num_graphs for batch in batches)),
+    )
+    trainer.capsule_use()
+    monkeypatch.setattr("graphcaps.training.trainer._SIZE_OF_USE", 1)
+    monkeypatch.setattr("graphcaps.training.trainer._LEAST_OF_USE", 2)
+    trainer.capsule_use()
+    assert seen == [3, 2]  # of the largest validation set

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphcaps._io.provenance import library_versions
 from graphcaps.config import TrainConfig
+from graphcaps.data.batching import collate_padded
 from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
@@ -48,6 +49,10 @@ _PRECOMPILE = "GRAPHCAPS_PRECOMPILE"
 """Environment variable: 0 compiles kernels when they are launched, one after another, and not before the first step."""
 
 _GRAPHS_OF_USE, _GRAPHS_OF_MEANS = 200, 1000  # of each replica: more hardly change which capsules are in use
+_SIZE_OF_USE, _LEAST_OF_USE = (
+    50_000,
+    20,
+)  # their nodes and edge entries, approximately, and the least number of graphs
 
 StepMode = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -382,23 +387,31 @@ class Trainer:
     def capsule_use(self) -> list[CapsuleUse]:
         """Capsules in use of the lowest level with the present weights, one entry per replica.
 
-        Over at most 200 validation graphs of a replica, or training graphs if it has no others, by the means over at
-        most 1,000 of its training graphs. Empty for a model without capsules.
+        Over at most 200 validation graphs of a replica, or training graphs if it has no others, and fewer if they are
+        large; by the means over at most 1,000 of its training graphs. Empty for a model without capsules.
         """
+        size = (self.store.num_nodes + self.store.neighbours.numel()) // max(1, len(self.store))
+        most = min(_GRAPHS_OF_USE, max(_LEAST_OF_USE, _SIZE_OF_USE // max(1, size)))
         validation = [with_nodes(replica.validation, self.store) for replica in self.replicas]
         graphs = [
-            spread_sample(chosen if chosen.numel() else replica.train, _GRAPHS_OF_USE)
+            spread_sample(chosen if chosen.numel() else replica.train, most)
             for chosen, replica in zip(validation, self.replicas, strict=True)
         ]
-        source = batch_source(self.store, self._device)
-
-        def batches(graphs: list[Tensor]) -> Iterator[GraphBatch]:
-            for chunk in pad_indices(graphs).split(self._evaluation_batch_size(graphs), 1):
-                yield source.batch(self.x, chunk)
-
         training = [spread_sample(replica.train, _GRAPHS_OF_MEANS) for replica in self.replicas]
         with matmul_precision(self.config.precision, self._device):
-            return measure_capsule_use(self.model, batches(graphs), batches(training))
+            return measure_capsule_use(self.model, self._batches(graphs), self._batches(training))
+
+    def _batches(self, graphs: list[Tensor]) -> Iterator[GraphBatch]:
+        """Batches of some graphs of each replica; with kernels, of the size of training steps, whose kernels exist."""
+        source = batch_source(self.store, self._device)
+        captured = self._recorder is not None
+        size = self.config.batch_size if captured else self._evaluation_batch_size(graphs)
+        for chunk in pad_indices(graphs).split(size, 1):
+            if not captured:
+                yield source.batch(self.x, chunk)
+                continue
+            rows = self._sizes[chunk.clamp_min(0)].masked_fill(chunk < 0, 0).sum(-1)
+            yield collate_padded(self.store, self.x, chunk.to(self._device), max(1, int(rows.max())))
 
     def close(self) -> None:
         """Releases CUDA graphs and the model. No epoch can follow."""

@@ -36,7 +36,7 @@ CAPSULES = (10, 128)
 
 def run_step(options: dict[str, Any], num_capsules: int) -> None:
     """A step whose kernels are compiled but not launched; what they would write is zero."""
-    graphs = random_graphs([4, 9, 1, 17, 12] * 14, density=2.0)
+    graphs = random_graphs([4, 9, 1, 17, 12] * 26, density=2.0)
     model = HGCN(
         graphs.x.size(-1), 2, capsule_dim=128, num_capsules=(num_capsules,), dropout=0.2, lead=(2,), **options
     )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.ragged.ragged_triton import CHUNK
-from graphcaps.ops.routing import agreement_triton, route, route_dense
+from graphcaps.ops.routing import agreement_triton, route
 from graphcaps.ops.routing.agreement_triton import TILES, AgreementTiles, agree, gram_matrices
-from graphcaps.ops.routing.factored import route_dense_factored, route_factored
+from graphcaps.ops.routing.factored import route_factored
 from graphcaps.ops.routing.weighted_sum_triton import Rows
 from graphcaps.ops.squash import squash
 from tests.ops.ragged_rows import assert_close, moved, poisoned, rows
@@ -91,14 +90,14 @@ def test_a_graph_of_nothing_agrees_with_nothing(kernel_device: str) -> None:
 def test_routing_of_many_graphs_equals_the_factored_form(
     kernel_device: str, monkeypatch: pytest.MonkeyPatch, iterations: int
 ) -> None:
-    """Empty graphs, padding rows that hold NaN, and graphs of several chunks."""
+    """Empty graphs, and padding rows that hold NaN."""
     monkeypatch.setattr(agreement_triton, "TILES", replace(TILES, graphs=32))
     used: list[int] = []
     monkeypatch.setattr(
         "graphcaps.ops.routing.route_triton.agree",
         lambda *arguments: (used.append(1), agree(*arguments))[1],
     )
-    segments = rows([[3, 0, 7, CHUNK + 5] + [1] * 62, [2] * 66])
+    segments = rows([[3, 0, 7, 33] + [1] * 126, [2] * 130])
     h, B = poisoned(segments, 24), segments.num_graphs
     generator = torch.Generator().manual_seed(2)
     weight = torch.randn(2, 5, 24, 16, generator=generator) / 24**0.5
@@ -121,14 +120,3 @@ def test_routing_of_many_graphs_equals_the_factored_form(
     assert used == [1] * (iterations - 1)
     for name, value in expected.items():
         assert_close(actual[name], value, name)
-
-
-def test_routing_above_the_nodes_equals_the_factored_form(kernel_device: str) -> None:
-    generator = torch.Generator().manual_seed(3)
-    shapes: dict[str, Any] = {"h": (2, 70, 6, 16), "weight": (2, 3, 16, 16), "bias": (2, 3, 16)}
-    inputs = [torch.randn(shape, generator=generator) / 4 for shape in shapes.values()]
-    with use_kernels("always"):
-        actual = route_dense(*(value.to(kernel_device) for value in inputs), 3)
-    expected = route_dense_factored(*(value.double() for value in inputs), 3)
-    assert_close(actual.capsules, expected.capsules, "capsules")
-    assert_close(actual.assignment, expected.assignment, "assignment")

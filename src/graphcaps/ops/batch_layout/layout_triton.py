@@ -15,6 +15,8 @@ from graphcaps.types import BatchLayout
 __all__ = ["layout_batch", "layout_kernel"]
 
 _BLOCK = 128
+_GRAPHS = 512
+"""Graphs that a program sums the sizes of, at least: few batches need a kernel of their own."""
 
 
 @triton.jit(do_not_specialize=["stride", "B", "V"])
@@ -87,6 +89,6 @@ def layout_batch(
         node_ptr, order, order if cursor is None else cursor, order if classes is None else classes, graphs,
         ptr, index, node, first, mask_bytes, graph_bytes, graphs if y is None else y, active_bytes,
         stride, B, num_rows, MOVES=cursor is not None, CLASSES=y is not None,
-        BLOCK=_BLOCK, GRAPHS=triton.next_power_of_2(B), num_warps=1 if B <= 64 else 4,
+        BLOCK=_BLOCK, GRAPHS=max(_GRAPHS, triton.next_power_of_2(B)), num_warps=4,
     )  # fmt: skip
     return BatchLayout(graphs, ptr, index, node, first, mask, graph_mask, y, active)

@@ -21,7 +21,7 @@ __all__ = ["class_code"]
 
 _GRAPHS = 16  # of a tile
 _SUMMED = 64  # graphs of a step of the sum over graphs: its steps wait for each other, so they are few
-_STEP = 64  # numbers of a capsule taken at once
+_STEP = 128  # numbers of a capsule taken at once, at most
 _OUT = 32  # columns of an output tile
 
 
@@ -39,6 +39,11 @@ def class_code(capsules: Tensor, y: Tensor, weight: Tensor, bias: Tensor, relu: 
     return code
 
 
+def _step(precision: str) -> int:
+    """Numbers of a capsule taken at once; tf32x3 holds each operand twice."""
+    return _STEP // 2 if precision == "tf32x3" else _STEP
+
+
 class _ClassCode(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, u: Tensor, y: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
@@ -50,7 +55,8 @@ class _ClassCode(torch.autograd.Function):
         if code.numel():
             _code_kernel[(triton.cdiv(B, _GRAPHS), F, triton.cdiv(E, _OUT))](
                 u, y, weight, bias, code, B, classes, d, E,
-                RELU=relu, PRECISION=ctx.precision, R=_GRAPHS, K=_STEP, C=_OUT, num_warps=2, num_stages=3,
+                RELU=relu, PRECISION=ctx.precision, R=_GRAPHS, K=_step(ctx.precision), C=_OUT,
+                num_warps=2, num_stages=3,
             )  # fmt: skip
         ctx.save_for_backward(u, y, weight, code)
         return code
@@ -67,7 +73,7 @@ class _ClassCode(torch.autograd.Function):
         if F * grid[0] * grid[2]:
             _code_backward_kernel[grid](
                 u, y, weight, code, grad.contiguous(), du, dweight, dbias, B, classes, d, E, tiles,
-                RELU=ctx.relu, PRECISION=ctx.precision, R=_GRAPHS, K=_STEP, C=_OUT,
+                RELU=ctx.relu, PRECISION=ctx.precision, R=_GRAPHS, K=_step(ctx.precision), C=_OUT,
                 S=_SUMMED // 2 if ctx.precision == "tf32x3" else _SUMMED, num_warps=4, num_stages=3,
             )  # fmt: skip
         return du, None, dweight, dbias, None
@@ -150,17 +156,18 @@ def _parameters(  # type: ignore[no-untyped-def]
     summed = tl.zeros([S, C], tl.float32)
     for first in range(0, B, S):
         b = first + tl.arange(0, S)
-        label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
-        of_class = (b < B) & (label == o)
+        # Read whatever the class is: addresses that wait for classes cannot be loaded ahead.
+        a = tl.load(
+            u + (((f * B + b) * classes + o) * d)[None, :] + k[:, None],
+            mask=(b < B)[None, :] & (k < d)[:, None],
+            other=0.0,
+        )
         valid = (b < B)[:, None] & (e < E)[None, :]
         g = _grad_before_relu(grad, code, (f * B + b)[:, None] * E + e[None, :], valid, RELU)
         summed += g
-        a = tl.load(
-            u + (((f * B + b) * classes + o) * d)[None, :] + k[:, None],
-            mask=of_class[None, :] & (k < d)[:, None],
-            other=0.0,
-        )
-        total = product(a, tl.where(of_class[:, None], g, 0.0), total, PRECISION)
+        label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
+        own = label == o
+        total = product(tl.where(own[None, :], a, 0.0), tl.where(own[:, None], g, 0.0), total, PRECISION)
     offsets = ((f * classes + o) * d + k)[:, None] * E + e[None, :]
     tl.store(dweight + offsets, total, mask=(k < d)[:, None] & (e < E)[None, :])
     if with_bias:

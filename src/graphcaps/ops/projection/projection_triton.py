@@ -198,6 +198,13 @@ def _store_capsules(  # type: ignore[no-untyped-def]
     tl.store(u + origin + local, squash_rows(h, epsilon), mask=inside[:, None] & wide[None, :])
 
 
+@triton.jit
+def _entry(columns, values, start, count, k):  # type: ignore[no-untyped-def]
+    """Column and value of entry k of each row; 0 if it has none."""
+    has = k < count
+    return tl.load(columns + start + k, mask=has, other=0), tl.load(values + start + k, mask=has, other=0.0)
+
+
 @triton.jit(do_not_specialize=["V", "C", "units", "blocks", "threshold"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
     node, ptr, columns, values, folded, offset, out, keys, u, V, C, units, blocks, threshold, scale, epsilon,
@@ -223,12 +230,28 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     if not CAPSULES:
         total += tl.load(offset + replica * D + at, mask=at < D, other=0.0)[None, :]
     origin = folded + replica * C * D
-    for k in range(0, tl.max(count, 0)):
-        has = k < count
-        column = tl.load(columns + start + k, mask=has, other=0)
-        value = tl.load(values + start + k, mask=has, other=0.0)
-        offsets = (column * D)[:, None] + at[None, :]
-        total += value[:, None] * tl.load(origin + offsets, mask=has[:, None] & wide, other=0.0)
+    # Two entries of each row at a time, and the next two ahead: rows of the weight wait for their columns.
+    column, value = _entry(columns, values, start, count, 0)
+    column_after, value_after = _entry(columns, values, start, count, 1)
+    for k in range(0, tl.max(count, 0), 2):
+        next_column, next_value = _entry(columns, values, start, count, k + 2)
+        next_column_after, next_value_after = _entry(columns, values, start, count, k + 3)
+        one = tl.load(
+            origin + ((column * D)[:, None] + at[None, :]), mask=(k < count)[:, None] & wide, other=0.0
+        )
+        two = tl.load(
+            origin + ((column_after * D)[:, None] + at[None, :]),
+            mask=(k + 1 < count)[:, None] & wide,
+            other=0.0,
+        )
+        total += value[:, None] * one
+        total += value_after[:, None] * two
+        column, value, column_after, value_after = (
+            next_column,
+            next_value,
+            next_column_after,
+            next_value_after,
+        )
     offsets = rows_at[:, None] * D + at[None, :]
     tl.store(out + offsets, tl.where(real[:, None], total, 0.0), mask=inside[:, None] & wide)
     if CAPSULES:
@@ -419,12 +442,12 @@ def _fold(
 ) -> tuple[Tensor, Tensor]:
     """The folded weight ``[*lead, C, d]`` and its offset ``[*lead, d]``; ``norm``: the bias e, β and 1 / σ."""
     C, D = weight.shape[-2:]
-    replicas, unit, width = weight.numel() // (C * D), load_width(D), min(_width(D, 128), 32)
+    replicas, unit, width = weight.numel() // (C * D), load_width(D), min(_width(D, 128), 16)
     folded, offset = torch.empty_like(weight), weight.new_empty(*weight.shape[:-2], D)
     bias, beta, rstd = (mean,) * 3 if norm is None else norm  # not read without a norm
     _fold_kernel[(replicas, triton.cdiv(D, width))](
         weight, bias, scale, beta, mean, rstd, folded, offset, C, D // unit,
-        UNIT=unit, NORMED=norm is not None, CENTRED=centred, CHANNELS=32, WIDTH=width, num_warps=4,
+        UNIT=unit, NORMED=norm is not None, CENTRED=centred, CHANNELS=128, WIDTH=width, num_warps=4,
     )  # fmt: skip
     return folded, offset
 

@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["dense_hop", "hop_scales", "launch_options"]
+__all__ = ["dense_hop", "hop_matrix", "launch_options"]
 
 
 def dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,13 +74,12 @@ def launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
     """Programs, one for each graph and block of columns, and their options."""
     n, d = u.shape[-2:]
     width = min(128, max(16, triton.next_power_of_2(d)))
-    warps = 1 if n <= 8 else 2 if n <= 16 else 4
-    options = {"N": max(2, triton.next_power_of_2(n)), "WIDTH": width, "num_warps": warps}
+    options = {"N": max(16, triton.next_power_of_2(n)), "WIDTH": width, "num_warps": 4 if n <= 16 else 8}
     return (u.numel() // (n * d), triton.cdiv(d, width)), options
 
 
 @triton.jit
-def hop_scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-def]
+def _scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped-def]
     """1 / √max(1, 1 + Σ_j A_ij) of the capsules of a graph."""
     i = tl.arange(0, N)
     inside = (i < n)[:, None] & (i < n)[None, :]
@@ -90,26 +89,35 @@ def hop_scales(adjacency, graph, n, N: tl.constexpr):  # type: ignore[no-untyped
     return tl.rsqrt(tl.where(total < 1, 1.0, total))
 
 
+@triton.jit
+def hop_matrix(adjacency, graph, n, N: tl.constexpr, TRANSPOSED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Â of a graph or its transpose, ``[N, N]``; zeros beyond its n capsules."""
+    i = tl.arange(0, N)
+    inside = (i < n)[:, None] & (i < n)[None, :]
+    A = tl.load(adjacency + graph * n * n + i[:, None] * n + i[None, :], mask=inside, other=0.0)
+    # Read transposed for the sums of rows as a row, too.
+    across = tl.load(adjacency + graph * n * n + i[None, :] * n + i[:, None], mask=inside, other=0.0)
+    rows, columns = tl.sum(A, 1) + 1, tl.sum(across, 0) + 1
+    # A comparison, not a maximum, so that NaN stays NaN.
+    scale = tl.rsqrt(tl.where(rows < 1, 1.0, rows))
+    scale_across = tl.rsqrt(tl.where(columns < 1, 1.0, columns))
+    entries = across if TRANSPOSED else A
+    loops = tl.where(i[:, None] == i[None, :], entries + 1, entries)
+    return tl.where(inside, loops * scale[:, None] * scale_across[None, :], 0.0)
+
+
 @triton.jit(do_not_specialize=["n"])
 def _forward_kernel(u, adjacency, h, mean, n, d, N: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     graph = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     i = tl.arange(0, N)
-    scale = hop_scales(adjacency, graph, n, N)
     wide = k < d
     inside = (i < n)[:, None] & wide[None, :]
-    rows = u + graph * n * d
-    offsets = i[:, None] * d + k[None, :]
-    rows_u = tl.load(rows + offsets, mask=inside, other=0.0)
-    total = rows_u * scale[:, None]
-    # With few capsules a loop over rows is as fast as a product of tiles, and exact.
-    for j in range(0, n):
-        row = tl.load(rows + j * d + k, mask=wide, other=0.0)
-        at = tl.sum(tl.where(i == j, scale, 0.0), 0)
-        column = tl.load(adjacency + graph * n * n + i * n + j, mask=i < n, other=0.0)
-        total += column[:, None] * (row * at)[None, :]
-    tl.store(h + graph * n * d + offsets, total * scale[:, None], mask=inside)
-    tl.store(mean + graph * d + k, tl.sum(rows_u, 0) / n, mask=wide)
+    offsets = graph * n * d + i[:, None] * d + k[None, :]
+    rows = tl.load(u + offsets, mask=inside, other=0.0)
+    total = tl.dot(hop_matrix(adjacency, graph, n, N, False), rows, input_precision="ieee")
+    tl.store(h + offsets, total, mask=inside)
+    tl.store(mean + graph * d + k, tl.sum(rows, 0) / n, mask=wide)
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -119,19 +127,13 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     graph = tl.program_id(0).to(tl.int64)
     k = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     i = tl.arange(0, N)
-    scale = hop_scales(adjacency, graph, n, N)
     wide = k < d
     inside = (i < n)[:, None] & wide[None, :]
-    rows = dh + graph * n * d
-    offsets = i[:, None] * d + k[None, :]
-    total = tl.load(rows + offsets, mask=inside, other=0.0) * scale[:, None]
-    for j in range(0, n):
-        row = tl.load(rows + j * d + k, mask=wide, other=0.0)
-        at = tl.sum(tl.where(i == j, scale, 0.0), 0)
-        from_j = tl.load(adjacency + graph * n * n + j * n + i, mask=i < n, other=0.0)
-        total += from_j[:, None] * (row * at)[None, :]
+    offsets = graph * n * d + i[:, None] * d + k[None, :]
+    rows = tl.load(dh + offsets, mask=inside, other=0.0)
+    total = tl.dot(hop_matrix(adjacency, graph, n, N, True), rows, input_precision="ieee")
     shared = tl.load(dmean + graph * d + k, mask=wide, other=0.0) / n
-    tl.store(du + graph * n * d + offsets, total * scale[:, None] + shared[None, :], mask=inside)
+    tl.store(du + offsets, total + shared[None, :], mask=inside)
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -141,7 +143,7 @@ def _both_gradients_kernel(  # type: ignore[no-untyped-def]
     """The same and the gradient of A, which is a sum over all columns: one program per graph."""
     graph = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, N)
-    scale = hop_scales(adjacency, graph, n, N)
+    scale = _scales(adjacency, graph, n, N)
     dots = tl.zeros([N, N], tl.float32)  # of the gradient of row i and capsule j
     own = tl.zeros([N], tl.float32)
     for first in range(0, d, WIDTH):

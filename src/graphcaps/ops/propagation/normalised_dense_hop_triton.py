@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, mask_bytes, row_statistics, rows_gradient
-from graphcaps.ops.propagation.dense_hop_triton import hop_scales, launch_options
+from graphcaps.ops.propagation.dense_hop_triton import hop_matrix, launch_options
 from graphcaps.ops.propagation.normalised_dense_hop import DenseHop
 
 __all__ = ["normalised_dense_hop"]
@@ -57,7 +57,7 @@ class _NormalisedDenseHop(torch.autograd.Function):
         h = torch.empty_like(u)
         *lead, B, _, d = u.shape
         means, sums = u.new_empty(*lead, B, 1, d), u.new_empty(*lead, B, d)
-        grid, launch = _launch_options(u)
+        grid, launch = launch_options(u)
         _forward_kernel[grid](
             u, adjacency, u if entries is None else entries, mean, var, weight, bias, h, means, sums,
             B, *u.shape[-2:], epsilon, MASKED=entries is not None, **launch,
@@ -77,7 +77,7 @@ class _NormalisedDenseHop(torch.autograd.Function):
         dmean = u.new_zeros(*lead, B, 1, d) if dmean is None else dmean.contiguous()
         entries, replicas = mask_bytes(mask), weight.numel() // d
         g, tables = torch.empty_like(u), (u.new_empty(replicas, B, d), u.new_empty(replicas, B, d))
-        grid, launch = _launch_options(u)
+        grid, launch = launch_options(u)
         _backward_kernel[grid](
             u, dh, dmean, adjacency, u if entries is None else entries, mean, var, g, *tables,
             B, n, d, ctx.epsilon, MASKED=entries is not None, **launch,
@@ -93,12 +93,6 @@ class _NormalisedDenseHop(torch.autograd.Function):
         return du, dweight, dbias, None
 
 
-def _launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
-    """As without a norm, with twice the threads, which hold more of each number."""
-    grid, options = launch_options(u)
-    return grid, options | {"num_warps": min(4, 2 * options["num_warps"])}
-
-
 @triton.jit(do_not_specialize=["B", "n"])
 def _forward_kernel(  # type: ignore[no-untyped-def]
     u, adjacency, mask, mean, var, weight, bias, h, means, sums, B, n, d, epsilon,
@@ -109,32 +103,21 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     i = tl.arange(0, N)
     wide = k < d
     at = graph // B * d + k
+    inside = (i < n)[:, None] & wide[None, :]
+    real = inside
+    if MASKED:  # the capsules of a graph without nodes are not read, and count as 0
+        real = inside & (tl.load(mask + graph) != 0)
+    offsets = graph * n * d + i[:, None] * d + k[None, :]
+    rows = tl.load(u + offsets, mask=real, other=0.0)
     factor = tl.rsqrt(tl.load(var + at, mask=wide, other=1.0) + epsilon)
     factor *= tl.load(weight + at, mask=wide, other=0.0)
     centre = tl.load(mean + at, mask=wide, other=0.0)
     shift = tl.load(bias + at, mask=wide, other=0.0)
-    scale = hop_scales(adjacency, graph, n, N)
-    inside = (i < n)[:, None] & wide[None, :]
-    read, read_row = inside, wide
-    if MASKED:  # the capsules of a graph without nodes are not read, and count as 0
-        real = tl.load(mask + graph) != 0
-        read, read_row = inside & real, wide & real
-        factor = tl.where(real, factor, 0.0)
-        shift = tl.where(real, shift, 0.0)
-    rows = u + graph * n * d
-    offsets = i[:, None] * d + k[None, :]
-    hat = (tl.load(rows + offsets, mask=read, other=0.0) - centre[None, :]) * factor[None, :] + shift[None, :]
-    hat = tl.where(inside, hat, 0.0)
-    total = hat * scale[:, None]
-    for j in range(0, n):
-        row = (tl.load(rows + j * d + k, mask=read_row, other=0.0) - centre) * factor + shift
-        at_j = tl.sum(tl.where(i == j, scale, 0.0), 0)
-        column = tl.load(adjacency + graph * n * n + i * n + j, mask=i < n, other=0.0)
-        total += column[:, None] * (row * at_j)[None, :]
-    total *= scale[:, None]
-    tl.store(h + graph * n * d + offsets, total, mask=inside)
+    hat = tl.where(real, (rows - centre[None, :]) * factor[None, :] + shift[None, :], 0.0)
+    total = tl.dot(hop_matrix(adjacency, graph, n, N, False), hat, input_precision="ieee")
+    tl.store(h + offsets, total, mask=inside)
     tl.store(means + graph * d + k, tl.sum(hat, 0) / n, mask=wide)
-    tl.store(sums + graph * d + k, tl.sum(tl.where(inside, total, 0.0), 0), mask=wide)
+    tl.store(sums + graph * d + k, tl.sum(total, 0), mask=wide)
 
 
 @triton.jit(do_not_specialize=["B", "n"])
@@ -148,24 +131,19 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     i = tl.arange(0, N)
     wide = k < d
     at = graph // B * d + k
+    inside = (i < n)[:, None] & wide[None, :]
+    real = inside
+    if MASKED:
+        real = inside & (tl.load(mask + graph) != 0)
+    offsets = graph * n * d + i[:, None] * d + k[None, :]
+    gradient = tl.load(dh + offsets, mask=real, other=0.0)
+    shared = tl.load(dmean + graph * d + k, mask=wide, other=0.0) / n
     factor = tl.rsqrt(tl.load(var + at, mask=wide, other=1.0) + epsilon)
     centre = tl.load(mean + at, mask=wide, other=0.0)
-    scale = hop_scales(adjacency, graph, n, N)
-    inside = (i < n)[:, None] & wide[None, :]
-    rows = dh + graph * n * d
-    offsets = i[:, None] * d + k[None, :]
-    total = tl.load(rows + offsets, mask=inside, other=0.0) * scale[:, None]
-    for j in range(0, n):
-        row = tl.load(rows + j * d + k, mask=wide, other=0.0)
-        at_j = tl.sum(tl.where(i == j, scale, 0.0), 0)
-        from_j = tl.load(adjacency + graph * n * n + j * n + i, mask=i < n, other=0.0)
-        total += from_j[:, None] * (row * at_j)[None, :]
-    shared = tl.load(dmean + graph * d + k, mask=wide, other=0.0) / n
-    counts = inside
-    if MASKED:
-        counts = inside & (tl.load(mask + graph) != 0)
-    total = tl.where(counts, total * scale[:, None] + shared[None, :], 0.0)
-    hat = (tl.load(u + graph * n * d + offsets, mask=counts, other=0.0) - centre[None, :]) * factor[None, :]
-    tl.store(g + graph * n * d + offsets, total, mask=inside)
+    total = tl.dot(hop_matrix(adjacency, graph, n, N, True), gradient, input_precision="ieee")
+    total = tl.where(real, total + shared[None, :], 0.0)
+    rows = tl.load(u + offsets, mask=real, other=0.0)
+    hat = tl.where(real, (rows - centre[None, :]) * factor[None, :], 0.0)
+    tl.store(g + offsets, total, mask=inside)
     tl.store(grad_sums + graph * d + k, tl.sum(total, 0), mask=wide)
-    tl.store(grad_hat_sums + graph * d + k, tl.sum(tl.where(counts, total * hat, 0.0), 0), mask=wide)
+    tl.store(grad_hat_sums + graph * d + k, tl.sum(total * hat, 0), mask=wide)

@@ -29,8 +29,9 @@ from graphcaps.ops.routing.weighted_sum_triton import Rows, padded
 
 __all__ = ["GRAM_FROM", "agree", "gram_matrices"]
 
-GRAM_FROM = 64
-"""Number of graphs of a batch from which the Gram matrices are used."""
+GRAM_FROM = 128
+"""Number of graphs of a batch from which the Gram matrices are used, for routing of nodes: above the nodes there are
+too few output capsules to gain from it."""
 
 
 @dataclass(frozen=True)

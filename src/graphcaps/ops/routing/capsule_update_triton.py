@@ -94,7 +94,7 @@ class WeightTiles:
         return options | {"maxnreg": limit} if aligned else options
 
 
-WEIGHT_TILES = WeightTiles(groups=1, columns=64, registers=96)
+WEIGHT_TILES = WeightTiles(groups=2, columns=64, registers=128)
 """Of the gradient of the last iteration."""
 
 

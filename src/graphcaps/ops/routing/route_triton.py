@@ -126,7 +126,7 @@ class _Route(torch.autograd.Function):
         m = T = tau = c = None
         G = sum_rows(h, rows) if sums is None else sums.contiguous()
         gram = None
-        if iterations > 1 and B >= GRAM_FROM:
+        if iterations > 1 and B >= GRAM_FROM and not rows.fixed:
             gram = gram_matrices(weight, bias, precision)
         for iteration in range(1, iterations):
             if gram is None:
