@@ -4,6 +4,7 @@
     python -m benchmarks.measure_reach --preset best --root DIR --device cuda --budget 540 --jobs 5 --out OUT
     python -m benchmarks.measure_reach --preset best --root DIR --records RECORDS --fit-companions --sets MUTAG
     python -m benchmarks.measure_reach --preset best --root DIR --records RECORDS --device cuda --out OUT
+    python -m benchmarks.measure_reach --classical --root DIR --sets MUTAG PTC_MR
     python -m benchmarks.measure_reach --merge OUT/reach.json [OUT2/reach.json …]
     python -m benchmarks.measure_reach --report
 
@@ -27,8 +28,11 @@ cell whose networks were not trained in the same run has no C.
 OUT/reach.json is written after every cell. Cells in it or in the files of ``--done`` are left out. No cell starts that
 is expected to take longer than what is left of the budget, by the seconds of the same data set in another division, or
 by :data:`EXPECTED_SECONDS` and the stored seconds of the companions. ``--merge`` adds cells to
-``results/reach/reach.json``; of two, the one measured first counts. ``--report`` prints them beside the best published
-accuracies and the classical models of ``results/comparison``, which are those of division 0.
+``results/reach/reach.json``; of two, the one measured first counts.
+
+``--classical`` fits the models of :data:`CLASSICAL` on the same divisions, one after another, into OUT/classical.json;
+those of division 0 are taken from ``results/comparison``, and forests that are companions from the cells. ``--report``
+prints cells beside the best published accuracies and these models, on the divisions that both have.
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ from benchmarks.upper_bound import TestProbabilities, best_epoch, percent
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import versions_and_commit
 from graphcaps.comparison.runner import describe_failure
+from graphcaps.config import RunConfig
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
@@ -66,6 +71,7 @@ from graphcaps.training.device import choose_device
 from graphcaps.training.loop import Callback
 
 RESULTS = Path("results/reach/reach.json")
+CLASSICAL_RESULTS = Path("results/reach/classical.json")
 COMPARISON = Path("results/comparison")
 PATIENCE = HGCNClassifier().patience
 ORDER = (
@@ -319,6 +325,35 @@ def _classical_ledgers(folder: Path, names: Sequence[str]) -> dict[str, dict[str
     return found
 
 
+def measure_classical(options: argparse.Namespace) -> None:
+    """Fits the classical models of the data sets on divisions 1, 2, …, and writes each result at once."""
+    path = options.out / CLASSICAL_RESULTS.name
+    rows = read_rows(path)
+    for division in range(1, options.divisions):
+        for dataset in options.sets:
+            for model in options.models:
+                if any(
+                    (row["dataset"], row["model"], row["division"]) == (dataset, model, division)
+                    for row in rows
+                ):
+                    continue
+                store = open_dataset(dataset, options.root).store
+                began = time.perf_counter()
+                ledger = CrossValidation(
+                    store, RunConfig(model=model), folds=options.folds, division=division
+                ).run()
+                assert ledger.held_out is not None
+                row = {"dataset": dataset, "model": model, "division": division, "folds": options.folds}
+                row |= {"accuracy": round(ledger.held_out.mean, 4), "std_folds": ledger.held_out.std_folds}
+                row |= {"seconds": round(time.perf_counter() - began, 1)}
+                row |= {"hardware": ledger.hardware, "versions": versions_and_commit()}
+                rows.append(row)
+                write_lines(
+                    path, sorted(rows, key=lambda row: (row["dataset"], row["model"], row["division"]))
+                )
+                print(f"{dataset}, {model}, division {division}: {row['accuracy']:.2f}", flush=True)
+
+
 def companion_seconds(folder: Path, companions: str) -> dict[str, float]:
     """Seconds of a cross-validation of all companions, by data set, from stored records; 0 if there is none."""
     found = _classical_ledgers(folder, companions.split(","))
@@ -335,8 +370,34 @@ def classical_accuracies(folder: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) -> str:
-    """A table per :data:`SETTINGS`, and how many data sets reach what they are compared with."""
+def on_divisions(cells: Sequence[Row], first: Mapping[str, float], others: Sequence[Row]) -> dict[str, float]:
+    """Accuracy of each classical model on the divisions of the cells of a data set that it was fitted on.
+
+    Args:
+        cells (list): Cells of the data set, one for each division.
+        first (dict): Accuracies of division 0, in percent.
+        others (list): Rows of :data:`CLASSICAL_RESULTS` of the data set.
+    """
+    found: dict[str, list[float]] = {name: [value] for name, value in first.items()}
+    for row in others:
+        if any(cell["division"] == row["division"] for cell in cells):
+            found.setdefault(row["model"], []).append(row["accuracy"])
+    for cell in cells:
+        for name, values in cell.get("part_accuracy", {}).items() if cell["division"] else ():
+            found.setdefault(name, []).append(float(np.mean(values)))
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def report(
+    rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]], others: Sequence[Row] = ()
+) -> str:
+    """A table per :data:`SETTINGS`, and how many data sets reach what they are compared with.
+
+    Args:
+        rows (list): Cells.
+        classical (dict): Accuracies of classical models on division 0, in percent, by data set and model.
+        others (list): Rows of :data:`CLASSICAL_RESULTS`, of other divisions.
+    """
     lines = []
     for group in sorted({settings(row) for row in rows}, key=str):
         chosen = [row for row in rows if settings(row) == group]
@@ -357,7 +418,14 @@ def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) ->
         for name in sets:
             cells = [row for row in chosen if row["dataset"] == name]
             means = [_mean(cells, each) for each in ("member_accuracy", "accuracy", "mixture_accuracy")]
-            best = max(classical.get(name, {}).items(), key=lambda item: item[1], default=None)
+            beside = [row for row in others if row["dataset"] == name]
+            found = on_divisions(cells, classical.get(name, {}), beside)
+            best = max(found.items(), key=lambda item: item[1], default=None)
+            for model, value in found.items():
+                wins = counts.setdefault(model, [0, 0, 0])
+                wins[2] += 1
+                for column, mean in enumerate(means[1:]):
+                    wins[column] += mean is not None and mean >= value
             published = PUBLISHED.get(name)
             goals = {"published": published and published[0], "classical": None if best is None else best[1]}
             for goal, value in goals.items():
@@ -385,6 +453,13 @@ def report(rows: Sequence[Row], classical: Mapping[str, Mapping[str, float]]) ->
             f"with the companion {counts['published'][1]}.",
             f"At or above the best classical model: {counts['classical'][0]} of {len(sets)}, "
             f"with the companion {counts['classical'][1]}.",
+            "At or above each of them: "
+            + ", ".join(
+                f"{model} {counts[model][0]} of {counts[model][2]}, with the companion {counts[model][1]}"
+                for model in CLASSICAL
+                if model in counts
+            )
+            + ".",
             f"ECE of the committee at most that of its members: {counts['ece'][0]} of {len(sets)}.",
             f"C, an upper bound, at or above that of the paper: {counts['C'][0]} of {len(sets)}, "
             f"with the companion {counts['C'][1]}.",
@@ -436,6 +511,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="files of cells to leave out")
     parser.add_argument("--out", type=Path, default=RESULTS.parent)
+    parser.add_argument("--classical", action="store_true", help="fit classical models on divisions 1, 2, …")
+    parser.add_argument("--models", nargs="+", default=list(CLASSICAL), help="of --classical")
     parser.add_argument("--merge", type=Path, nargs="+", help="add these files to --out; train nothing")
     parser.add_argument("--report", action="store_true", help="only show the cells of --out")
     options = parser.parse_args(words)
@@ -455,8 +532,11 @@ def main(words: Sequence[str] | None = None) -> None:
     if options.merge:
         write_rows(path, [row for file in (path, *options.merge) for row in read_rows(file)])
     elif options.report:
-        print(report(read_rows(path), classical_accuracies(COMPARISON)))
+        others = read_rows(options.out / CLASSICAL_RESULTS.name)
+        print(report(read_rows(path), classical_accuracies(COMPARISON), others))
         print("Best published:", "; ".join(f"{name} {of}" for name, (_, of) in PUBLISHED.items()))
+    elif options.classical:
+        measure_classical(options)
     else:
         run(options, began)
 

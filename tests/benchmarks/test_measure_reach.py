@@ -14,6 +14,7 @@ from benchmarks.measure_reach import (
     classical_accuracies,
     expected_seconds,
     main,
+    on_divisions,
     parse,
     plan,
     read_rows,
@@ -170,3 +171,34 @@ def test_classical_models_are_read_from_records() -> None:
     found = classical_accuracies(Path("results/comparison"))
     assert set(found) == set(ORDER)
     assert 75 < found["MUTAG"]["wl-forest"] < 95
+
+
+def test_classical_models_are_compared_on_the_divisions_of_the_cells() -> None:
+    cells = [
+        measured("NCI1", 0, 80.0, part_accuracy={"wl-forest": [10.0, 20.0]}),  # stored as a record, too
+        measured("NCI1", 1, 80.0, part_accuracy={"wl-forest": [70.0, 74.0]}),
+    ]
+    others = [
+        {"dataset": "NCI1", "model": "wl", "division": number, "accuracy": 60.0 + number} for number in (1, 2)
+    ]
+    found = on_divisions(cells, {"wl": 81.0, "wl-forest": 78.0}, others)
+    assert found == {"wl": (81 + 61) / 2, "wl-forest": (78 + 72) / 2}
+    text = report(cells, {"NCI1": {"wl": 101.0, "wl-forest": 78.0}}, others)
+    assert "81.0 (wl)" in text
+    assert "At or above each of them: wl 1 of 1, with the companion 0, wl-forest 1 of 1" in text
+
+
+def test_classical_models_are_fitted_on_other_divisions_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tu(planted_parts(num_graphs=24), tmp_path / "small")
+    words = ["--classical", "--sets", str(tmp_path / "small"), "--models", "majority", "--folds", "3"]
+    words += ["--divisions", "3", "--out", str(tmp_path)]
+    main(words)
+    rows = read_rows(tmp_path / "classical.json")
+    assert [(row["model"], row["division"]) for row in rows] == [("majority", 1), ("majority", 2)]
+    assert all(0 < row["accuracy"] < 100 for row in rows)
+    capsys.readouterr()
+    main(words)
+    assert capsys.readouterr().out == ""
+    assert read_rows(tmp_path / "classical.json") == rows
