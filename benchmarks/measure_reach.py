@@ -332,10 +332,8 @@ def measure_classical(options: argparse.Namespace) -> None:
     for division in range(1, options.divisions):
         for dataset in options.sets:
             for model in options.models:
-                if any(
-                    (row["dataset"], row["model"], row["division"]) == (dataset, model, division)
-                    for row in rows
-                ):
+                cell: Row = {"dataset": dataset, "model": model, "division": division, "folds": options.folds}
+                if any(cell.items() <= row.items() for row in rows):
                     continue
                 store = open_dataset(dataset, options.root).store
                 began = time.perf_counter()
@@ -343,8 +341,10 @@ def measure_classical(options: argparse.Namespace) -> None:
                     store, RunConfig(model=model), folds=options.folds, division=division
                 ).run()
                 assert ledger.held_out is not None
-                row = {"dataset": dataset, "model": model, "division": division, "folds": options.folds}
-                row |= {"accuracy": round(ledger.held_out.mean, 4), "std_folds": ledger.held_out.std_folds}
+                row = cell | {
+                    "accuracy": round(ledger.held_out.mean, 4),
+                    "std_folds": ledger.held_out.std_folds,
+                }
                 row |= {"seconds": round(time.perf_counter() - began, 1)}
                 row |= {"hardware": ledger.hardware, "versions": versions_and_commit()}
                 rows.append(row)
@@ -370,22 +370,26 @@ def classical_accuracies(folder: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def on_divisions(cells: Sequence[Row], first: Mapping[str, float], others: Sequence[Row]) -> dict[str, float]:
-    """Accuracy of each classical model on the divisions of the cells of a data set that it was fitted on.
+def by_division(
+    cells: Sequence[Row], first: Mapping[str, float], others: Sequence[Row]
+) -> dict[str, dict[int, float]]:
+    """Accuracy of each classical model in percent, by division, on the divisions of the cells of a data set.
 
     Args:
         cells (list): Cells of the data set, one for each division.
-        first (dict): Accuracies of division 0, in percent.
+        first (dict): Accuracies of division 0.
         others (list): Rows of :data:`CLASSICAL_RESULTS` of the data set.
     """
-    found: dict[str, list[float]] = {name: [value] for name, value in first.items()}
-    for row in others:
-        if any(cell["division"] == row["division"] for cell in cells):
-            found.setdefault(row["model"], []).append(row["accuracy"])
+    accuracies: dict[str, dict[int, float]] = {}
     for cell in cells:
-        for name, values in cell.get("part_accuracy", {}).items() if cell["division"] else ():
-            found.setdefault(name, []).append(float(np.mean(values)))
-    return {name: float(np.mean(values)) for name, values in found.items()}
+        for name, values in cell.get("part_accuracy", {}).items():
+            accuracies.setdefault(name, {})[cell["division"]] = float(np.mean(values))
+    divisions = {cell["division"] for cell in cells}
+    rows = [(row["model"], row["division"], row["accuracy"]) for row in others]
+    for model, division, accuracy in [*rows, *((name, 0, value) for name, value in first.items())]:
+        if division in divisions:
+            accuracies.setdefault(model, {})[division] = accuracy
+    return accuracies
 
 
 def report(
@@ -418,24 +422,28 @@ def report(
         for name in sets:
             cells = [row for row in chosen if row["dataset"] == name]
             means = [_mean(cells, each) for each in ("member_accuracy", "accuracy", "mixture_accuracy")]
-            beside = [row for row in others if row["dataset"] == name]
-            found = on_divisions(cells, classical.get(name, {}), beside)
-            best = max(found.items(), key=lambda item: item[1], default=None)
-            for model, value in found.items():
-                wins = counts.setdefault(model, [0, 0, 0])
-                wins[2] += 1
-                for column, mean in enumerate(means[1:]):
-                    wins[column] += mean is not None and mean >= value
+            beside = [row for row in others if (row["dataset"], row["folds"]) == (name, first["folds"])]
+            best, reached = None, [True, True]
+            for model, accuracies in by_division(cells, classical.get(name, {}), beside).items():
+                value = float(np.mean([*accuracies.values()]))
+                best = (model, value) if best is None or value > best[1] else best
+                same = [cell for cell in cells if cell["division"] in accuracies]  # those that both have
+                counts.setdefault(model, [0, 0, 0])[2] += 1
+                for column, part in enumerate(("accuracy", "mixture_accuracy")):
+                    mean = _mean(same, part)
+                    wins = mean is not None and mean >= value
+                    counts[model][column] += wins
+                    reached[column] &= wins
+            for column in range(2):
+                counts["classical"][column] += best is not None and reached[column]
             published = PUBLISHED.get(name)
-            goals = {"published": published and published[0], "classical": None if best is None else best[1]}
-            for goal, value in goals.items():
-                for column, mean in enumerate(means[1:]):
-                    counts[goal][column] += value is not None and mean is not None and mean >= value
+            for column, mean in enumerate(means[1:]):
+                counts["published"][column] += None not in (published, mean) and mean >= published[0]
             errors = [_mean_entry(cells, each) for each in ("pooled", "member_pooled")]
             counts["ece"][0] += None not in errors and errors[0] <= errors[1]  # type: ignore[operator]
             divisions = len(cells)
             shown = ["–" if mean is None else f"{mean:.1f}" for mean in means]
-            shown += ["–" if goals["published"] is None else f"{goals['published']:.1f}"]
+            shown += ["–" if published is None else f"{published[0]:.1f}"]
             shown += ["–" if best is None else f"{best[1]:.1f} ({best[0]})"]
             shown += ["–" if error is None else f"{error:.3f}" for error in errors]
             bounds = [

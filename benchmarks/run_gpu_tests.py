@@ -110,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 print(f"  {name}: {message}", flush=True)
             if options.out is not None:
                 write(options.out, [*kept, *results], len(kept) + len(files))
-    totals = count(results)
+    totals = count([*kept, *results])
     print(", ".join(f"{number} {name}" for name, number in totals.items()), flush=True)
     return int(totals["failed"] > 0)
 

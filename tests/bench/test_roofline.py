@@ -20,7 +20,7 @@ from graphcaps.bench import (
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.errors import ArgumentError
 from graphcaps.models.gin import GIN
-from graphcaps.nn import HGCN
+from graphcaps.nn import HGCN, PrimaryCapsules
 from graphcaps.profiling import PHASES
 from tests.graphs import random_graphs
 
@@ -155,18 +155,28 @@ def test_another_model_is_refused() -> None:
 
 
 def test_sparse_features_are_read_once_and_not_copied() -> None:
-    counts = count_phases(replace(SIZES, nonzeros=6))
+    counts = count_phases(replace(SIZES, nonzeros=6, copied=False))
     assert counts["batch"] == Count(4 * 2 * 5, 0)
     assert counts["primary"] == Count(4 * (6 + 16 + 20 + 6 + 5), 2 * 6 * 4)
     saved = 120 - 48
     assert BY_HAND["backward"].operations - counts["backward"].operations == saved
 
 
-def test_nonzeros_are_counted_in_the_graphs_of_the_step() -> None:
+def test_features_that_are_not_sparse_are_read_where_they_are() -> None:
+    counts = count_phases(replace(SIZES, copied=False))
+    assert counts["batch"] == Count(4 * 2 * 5, 0)
+    assert counts["primary"] == BY_HAND["primary"]
+
+
+def test_nonzeros_are_counted_in_the_graphs_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = random_graphs([2, 3, 5, 1], channels=4, seed=1)
     store = graphs.as_store()
     x = torch.zeros(11, 4)
     x[1, 2], x[6, 0], x[9, 3], x[9, 1] = 1.0, 2.0, 3.0, 4.0  # of graphs 0, 2, 2 and 2
     table = feature_table(x, store)
     model = HGCN(4, 2, capsule_dim=8, num_capsules=(3,), lead=(2,))
-    assert step_sizes(model, store, torch.tensor([[0, 2], [2, -1]]), table).nonzeros == 1 + 3 + 3
+    graphs_of_step = torch.tensor([[0, 2], [2, -1]])
+    for reads_store, nonzeros in ((True, 1 + 3 + 3), (False, None)):
+        monkeypatch.setattr(PrimaryCapsules, "reads_store", lambda self, rows, reads=reads_store: reads)
+        sizes = step_sizes(model, store, graphs_of_step, table)
+        assert (sizes.nonzeros, sizes.copied) == (nonzeros, not reads_store)

@@ -16,6 +16,7 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.edges import (
     CleanEdges,
     EdgeReport,
+    _is_symmetric,
     clean_edges,
     edge_table,
     edge_table_from_list,
@@ -236,7 +237,16 @@ def test_large_tables_are_transposed_to_the_same_result(
     expected = clean_edges(source, target, 41)
     monkeypatch.setattr("graphcaps.ops.edges._LARGE_TABLE", 1)
     actual = clean_edges(source, target, 41)
+    assert _is_symmetric(source, target, 41) is reverse
     assert (actual.report.one_way == 0) is reverse
     assert actual.report == expected.report
     assert torch.equal(actual.ptr, expected.ptr)
     assert torch.equal(actual.neighbours, expected.neighbours)
+
+
+def test_a_directed_cycle_is_not_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every node has one edge from it and one to it."""
+    monkeypatch.setattr("graphcaps.ops.edges._LARGE_TABLE", 1)
+    source, target = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])
+    assert not _is_symmetric(source, target, 3)
+    assert clean_edges(source, target, 3).report.one_way == 3

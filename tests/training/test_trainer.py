@@ -220,13 +220,14 @@ def test_capsules_in_use_do_not_depend_on_the_batches(monkeypatch: pytest.Monkey
     expected = trainer.capsule_use()
     trainer._recorder = object()  # type: ignore[assignment]
     assert trainer.capsule_use() == expected
-    seen: list[int] = []
+    seen: list[list[int]] = []
     monkeypatch.setattr(
         "graphcaps.training.trainer.measure_capsule_use",
-        lambda model, batches, training: seen.append(sum(batch.segments.num_graphs for batch in batches)),
+        lambda model, *parts: seen.extend([batch.segments.num_graphs for batch in part] for part in parts),
     )
     trainer.capsule_use()
     monkeypatch.setattr("graphcaps.training.trainer._SIZE_OF_USE", 1)
     monkeypatch.setattr("graphcaps.training.trainer._LEAST_OF_USE", 2)
     trainer.capsule_use()
-    assert seen == [3, 2]  # of the largest validation set
+    # Of the largest validation and training set; a step has four graphs.
+    assert seen == [[3], [4, 4, 1], [2], [4, 4, 1]]

@@ -17,7 +17,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, check_at_least
 from graphcaps.nn import HGCN, Context, PrimaryCapsules
 from graphcaps.ops._triton.precision import current_precision
-from graphcaps.types import FeatureTable
+from graphcaps.types import FeatureRows, FeatureTable
 
 __all__ = ["Ceilings", "Count", "StepSizes", "count_phases", "measure_ceilings", "step_sizes"]
 
@@ -127,8 +127,9 @@ class StepSizes:
         reconstruction (bool): Whether there is a decoder. (default: True)
         detached (bool): Whether only the last routing iteration carries a gradient and the assignment none, as in
             the released formulation. (default: True)
-        nonzeros (int, optional): Nonzero features Z, if they are read from a sparse table of the store and no row
-            is copied. (default: all V i features, copied into the batch)
+        nonzeros (int, optional): Nonzero features Z, if they are read from a sparse table of the store. (default: all
+            V i features are read)
+        copied (bool): Whether features are copied into the batch, not read where they are. (default: True)
         hops (int): Hops k under the votes: one more than the layers of a context. (default: 1)
         hop_weights (int): Weights H of the layers of a context, of one replica. (default: 0)
     """
@@ -146,6 +147,7 @@ class StepSizes:
     reconstruction: bool = True
     detached: bool = True
     nonzeros: int | None = None
+    copied: bool = True
     hops: int = 1
     hop_weights: int = 0
 
@@ -159,7 +161,7 @@ def step_sizes(
         model (HGCN): With projected primary capsules and no trunk.
         store (GraphStore): All graphs.
         graphs (Tensor): Graphs of the step, −1 for none, ``[F, B]``.
-        table (FeatureTable, optional): Sparse features, if no row is copied.
+        table (FeatureTable, optional): Features of the store, if training reads them from there.
     """
     if (
         not isinstance(model, HGCN)
@@ -179,8 +181,11 @@ def step_sizes(
     if isinstance(context, Context):
         hops = len(context.weights) + context.hops
         hop_weights = sum(matrix.numel() for matrix in context.matrices) // graphs.size(0)
-    nonzeros = None
-    if table is not None and table.sparse:
+    nonzeros, copied = None, True
+    if table is not None:
+        rows = store.batch(table, graphs).features
+        copied = not (isinstance(rows, FeatureRows) and model.primary.reads_store(rows))
+    if table is not None and table.sparse and not copied:
         ends = table.ptr.cpu()[store.host_node_ptr]  # nonzeros before each graph
         nonzeros = int(ends.diff()[chosen].sum())
     return StepSizes(
@@ -197,6 +202,7 @@ def step_sizes(
         reconstruction=model.decoder is not None,
         detached=model.formulation == "released" and model.parts is None,
         nonzeros=nonzeros,
+        copied=copied,
         hops=hops,
         hop_weights=hop_weights,
     )
@@ -247,8 +253,8 @@ def count_phases(sizes: StepSizes) -> dict[str, Count]:
     ============== ========================================= =============================================
     batch          2 V i + 2 V indices                       0
     primary        V i + F (i + 1) d + V d                   2 V i d
-    (sparse)       Z in place of V i, and as many indices;   2 Z d
-                   batch only 2 V indices
+    (sparse)       Z in place of V i, and as many indices    2 Z d
+    (not copied)   batch only 2 V indices
     hop            V d + V d + B d + (E + V) indices         2 k (E + V) d + V d + 2 V H
                    + F H
     routing        V d + B d + F J (d + 1) d + B J d + V J   V d + 4 (R − 1) V J d + 2 (2 R − 1) B J d²
@@ -273,9 +279,8 @@ def count_phases(sizes: StepSizes) -> dict[str, Count]:
     """
     F, B, V, d = sizes.replicas, sizes.graphs, sizes.nodes, sizes.capsule_dim
     i, E, J, O = sizes.in_channels, sizes.entries, sizes.num_capsules[0], sizes.num_capsules[-1]  # noqa: E741
-    copied, Z, columns = (
-        (2 * V * i, V * i, 0) if sizes.nonzeros is None else (0, sizes.nonzeros, sizes.nonzeros + V)
-    )
+    copied = 2 * V * i if sizes.copied else 0
+    Z, columns = (V * i, 0) if sizes.nonzeros is None else (sizes.nonzeros, sizes.nonzeros + V)
     projection = 2 * Z * d
     matrices = 2 * V * sizes.hop_weights
     hop = 2 * sizes.hops * (E + V) * d + V * d + matrices

@@ -120,13 +120,8 @@ class PrimaryCapsules(nn.Module):
         mask = row_mask(batch)
         _check_width("PrimaryCapsules", x, self.in_channels)
         if isinstance(x, FeatureRows):
-            fused = (
-                self.norm is not None
-                and self.factor_squash == "joined"
-                and projects_with_norm(x, self.weight)
-            )
-            if fused or projects_without_gather(x, self.weight):
-                return self._from_store(x, mask, fused)
+            if self.reads_store(x):
+                return self._from_store(x, mask)
             x = x.gather()
             if self.norm is None and mask is not None:  # BatchNorm ignores padding rows
                 x = x.masked_fill(~mask.unsqueeze(-1), 0)
@@ -139,7 +134,14 @@ class PrimaryCapsules(nn.Module):
         weight, bias = fold_norm(self.norm.weight, self.norm.bias, self.weight, self.bias)
         return self._activate(matmul_rows(self.norm.standardise(x, mask), weight), bias, mask)
 
-    def _from_store(self, rows: FeatureRows, mask: Tensor | None, fused: bool) -> Tensor:
+    def reads_store(self, rows: FeatureRows) -> bool:
+        """Whether features are read from the table of the store, and not gathered."""
+        joined = self.norm is not None and self.factor_squash == "joined"
+        return projects_without_gather(rows, self.weight) or (
+            joined and projects_with_norm(rows, self.weight)
+        )
+
+    def _from_store(self, rows: FeatureRows, mask: Tensor | None) -> Tensor:
         """``forward`` without gathering rows: γ / σ is folded into the projection too."""
         norm = self.norm
         if norm is None:
@@ -150,7 +152,7 @@ class PrimaryCapsules(nn.Module):
         mean, rstd = feature_statistics(
             rows, running, training=norm.training, momentum=norm.momentum, epsilon=norm.epsilon
         )
-        if fused:
+        if self.factor_squash == "joined":
             dropout, affine = self.dropout.next_dropout(mask), (norm.weight, norm.bias)
             return projected_capsules(
                 rows, self.weight, self.bias, affine, (mean, rstd), dropout=dropout, mask=mask

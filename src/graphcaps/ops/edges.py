@@ -257,7 +257,11 @@ def _is_symmetric(source: Tensor, target: Tensor, num_nodes: int) -> bool:
 
     scipy transposes a sparse matrix in linear time. It is imported for large tables only.
     """
-    if source.device.type != "cpu" or not _LARGE_TABLE <= source.numel() < 2**31:
+    if (
+        source.device.type != "cpu"
+        or source.numel() < _LARGE_TABLE
+        or max(source.numel(), num_nodes) >= 2**31
+    ):
         return False
     from scipy.sparse import csr_array
 

@@ -49,10 +49,8 @@ _PRECOMPILE = "GRAPHCAPS_PRECOMPILE"
 """Environment variable: 0 compiles kernels when they are launched, one after another, and not before the first step."""
 
 _GRAPHS_OF_USE, _GRAPHS_OF_MEANS = 200, 1000  # of each replica: more hardly change which capsules are in use
-_SIZE_OF_USE, _LEAST_OF_USE = (
-    50_000,
-    20,
-)  # their nodes and edge entries, approximately, and the least number of graphs
+_SIZE_OF_USE = 50_000  # nodes and edge entries of these graphs of a replica, approximately
+_LEAST_OF_USE = 20  # graphs of a replica, however large they are
 
 StepMode = Literal["auto", "eager", "bucketed", "captured"]
 
@@ -503,7 +501,6 @@ class Trainer:
             return
         # Triton is an optional dependency.
         from graphcaps.ops._triton.precompilation import compile_kernels, compiled_marker
-        from graphcaps.ops.batch_layout.layout_triton import layout_kernel
 
         shapes = [f"{name} {tuple(value.shape)} {value.dtype}" for name, value in self.state().items()]
         weighted = self.store.edge_weight is not None
@@ -518,7 +515,7 @@ class Trainer:
                 evaluate()
 
         state = {name: value.clone() for name, value in self.state().items()}
-        compile_kernels(compute, available_cores(), launched=(layout_kernel,), marker=marker)
+        compile_kernels(compute, available_cores(), marker=marker)
         self.load_state(state)
         self.adam.zero_grad()
         self._metrics.clear()

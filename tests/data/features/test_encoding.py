@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcaps.data.batching import collate, collate_padded
-from graphcaps.data.features.encoding import feature_table
+from graphcaps.data.features.encoding import compact_features, feature_table
 from graphcaps.errors import ShapeError
 from graphcaps.models.gin import GIN
 from graphcaps.nn import HGCN
@@ -112,3 +112,17 @@ def test_statistics_in_float64(training: bool) -> None:
         assert_equal(rstd[f], (var + 1e-5).rsqrt(), "rstd", 1e-9)
     still = [2] if training else [0, 1, 2]
     assert all(torch.equal(now[still], then[still]) for now, then in zip(running, before, strict=True))
+
+
+def test_training_reads_a_table_on_a_gpu_and_very_sparse_features_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = random_graphs([20, 30], seed=1).as_store()
+    sparse = torch.nn.functional.one_hot(torch.arange(50) % 40, 40).float()
+    dense = torch.rand(50, 40) + 1
+    table = compact_features(sparse, store)
+    assert isinstance(table, FeatureTable)
+    assert table.sparse
+    assert compact_features(dense, store) is dense
+    monkeypatch.setattr("graphcaps.data.features.encoding.feature_table", lambda x, store: "table")
+    assert compact_features(dense.to("meta"), store) == "table"

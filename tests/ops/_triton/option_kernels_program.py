@@ -14,6 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import graphcaps.ops.coarsening.coarsening
+from graphcaps.data.features.encoding import feature_table
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import Precision, use_precision
@@ -32,20 +33,21 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 CAPSULES = (10, 128)
+WIDTH = 40  # columns of the features
 
 
 def run_step(options: dict[str, Any], num_capsules: int) -> None:
     """A step whose kernels are compiled but not launched; what they would write is zero."""
     graphs = random_graphs([4, 9, 1, 17, 12] * 26, density=2.0)
-    model = HGCN(
-        graphs.x.size(-1), 2, capsule_dim=128, num_capsules=(num_capsules,), dropout=0.2, lead=(2,), **options
-    )
+    model = HGCN(WIDTH, 2, capsule_dim=128, num_capsules=(num_capsules,), dropout=0.2, lead=(2,), **options)
     store = graphs.as_store()
     graphs_of_step = torch.arange(len(store)).expand(2, len(store)).contiguous()
-    batch = store.batch(graphs.x.float(), graphs_of_step)
     y = torch.zeros_like(graphs_of_step)
-    with use_kernels("always"), torch.autograd.set_multithreading_enabled(False), _ZeroedAllocations():
-        model.loss(model.forward_batch(batch, y), y, LossOptions()).total.sum().backward()
+    sparse = torch.nn.functional.one_hot(torch.arange(store.num_nodes) % WIDTH, WIDTH).float()
+    for x in (sparse, torch.rand(store.num_nodes, WIDTH) + 1):
+        batch = store.batch(feature_table(x, store), graphs_of_step)
+        with use_kernels("always"), torch.autograd.set_multithreading_enabled(False), _ZeroedAllocations():
+            model.loss(model.forward_batch(batch, y), y, LossOptions()).total.sum().backward()
 
 
 def main() -> None:

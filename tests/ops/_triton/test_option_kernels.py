@@ -13,7 +13,8 @@ pytest.importorskip("triton")
 
 PROGRAM = Path(__file__).with_name("option_kernels_program.py")
 KERNELS = {
-    *("_rows_kernel", "_shuffle_kernel"),  # sampled pairs
+    *("_rows_kernel", "_shuffle_kernel"),  # sampled pairs; the first is a name of sparse features, too
+    *("_dense_rows_kernel", "_fold_kernel"),  # features
     *(
         "_capsule_kernel",
         "_assignment_kernel",
@@ -22,7 +23,6 @@ KERNELS = {
     ),  # gradient through the routing
     "_both_gradients_kernel",  # hop among capsules
     *("_graph_kernel", "_loss_kernel"),  # block loss
-    *("_gram_kernel", "_agreement_kernel"),  # many graphs
 }
 
 

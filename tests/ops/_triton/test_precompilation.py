@@ -177,12 +177,6 @@ def test_an_interrupt_ends_the_processes(stub: StubDriver, monkeypatch: pytest.M
     assert len(processes) == 2
 
 
-def test_kernels_that_write_indices_are_launched(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
-    assert compile_kernels(_compute, cores=2, launched=(_Scaled.triple,)) == 1
-    assert sorted(stub.loaded) == ["_double", "_triple"]
-    assert stub.launches == 1
-
-
 def test_a_launch_finds_the_compiled_kernel(stub: StubDriver, compiled: list[tuple[str, bool]]) -> None:
     compile_kernels(_compute, cores=2)
     compiled.clear()

@@ -49,11 +49,11 @@ def test_values_and_gradients(
     u += 3  # statistics of a mean that is not 0
     mask = torch.rand(*lead, B) < 0.7
     mask[..., 0] = True
-    given = mask if masked else None
+    graph_mask = mask if masked else None
     empty = (~mask if masked else torch.zeros_like(mask))[..., None, None]
 
     exact, leaf = _norm(d, lead).double(), u.masked_fill(empty, 0).double().requires_grad_()
-    hat = exact(leaf.flatten(-3, -2), given).unflatten(-2, (B, n))
+    hat = exact(leaf.flatten(-3, -2), graph_mask).unflatten(-2, (B, n))
     expected = _outcome(
         [dense_propagate(hat, A.double()), hat.mean(-2, keepdim=True)],
         exact,
@@ -65,7 +65,7 @@ def test_values_and_gradients(
     poisoned = u.masked_fill(empty, float("nan")).to(kernel_device).requires_grad_()
     with use_kernels("always"):
         hop = norm.dense_hop(
-            poisoned, A.to(kernel_device), None if given is None else given.to(kernel_device)
+            poisoned, A.to(kernel_device), None if graph_mask is None else graph_mask.to(kernel_device)
         )
     assert hop.sums is not None
     assert not hop.sums.requires_grad

@@ -93,7 +93,7 @@ def encode_checked(
     return EncodedGraphs(truncated.store, truncated.x, recipe, truncated.nodes)
 
 
-# ---------------------------------------------------------------------- sparse tables
+# ---------------------------------------------------------------------- tables of features
 def compact_features(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
     """The features in the form that training reads fastest: on a GPU a table, on a CPU one if entries are very sparse.
 
@@ -101,17 +101,17 @@ def compact_features(x: Tensor, store: GraphStore) -> Tensor | FeatureTable:
     """
     if x.device.type == "cpu":
         entries = sum(int(rows.count_nonzero()) for rows in x.split(_ROWS_PER_STEP))
-        few = CPU_ZEROS_PER_ENTRY * entries <= x.numel() and entries <= x.size(0) * _max_entries(x.size(1))
-        return feature_table(x, store) if few else x
+        if CPU_ZEROS_PER_ENTRY * entries > x.numel() or entries > x.size(0) * _max_entries(x.size(1)):
+            return x
     return feature_table(x, store)
 
 
 def feature_table(x: Tensor, store: GraphStore) -> FeatureTable:
     """Makes a :class:`FeatureTable` of the features ``x [N, in]`` of all nodes of a store, on their device.
 
-    It is made once per training: rows are then projected from their nonzero entries, and statistics of a batch are
-    sums over its graphs. A column whose mean is large compared with its deviation is shifted by the mean, so that the
-    variance loses no digits. A constant column has no entries.
+    It is made once per training: rows are then projected without a copy, and from their nonzero entries if these are
+    few; statistics of a batch are sums over its graphs. A column whose mean is large compared with its deviation is
+    shifted by the mean, so that the variance loses no digits. A constant column has no entries.
 
     Raises:
         ShapeError: If ``x`` does not have one row per node.

@@ -96,9 +96,14 @@ def _activate(z: Tensor, _bias: Tensor) -> bool:
     return z.numel() > 0 and z.size(-1) <= WIDEST_ACTIVATION
 
 
-def _projected_capsules(_x: Tensor, node: Tensor, weight: Tensor) -> bool:
-    """There are rows, and capsules are no longer than ``WIDEST_ROUTED_CAPSULE``: a program holds whole rows."""
-    return node.numel() > 0 and weight.size(-1) <= WIDEST_ROUTED_CAPSULE
+def _project(_x: Tensor, node: Tensor, weight: Tensor) -> bool:
+    """There are rows, and they have the leading axes of the weight."""
+    return node.numel() > 0 and node.shape[:-1] == weight.shape[:-2]
+
+
+def _projected_capsules(x: Tensor, node: Tensor, weight: Tensor) -> bool:
+    """The same, and capsules are no longer than ``WIDEST_ROUTED_CAPSULE``: a program holds whole rows."""
+    return _project(x, node, weight) and weight.size(-1) <= WIDEST_ROUTED_CAPSULE
 
 
 def _without_mask(x: Tensor, mask: Tensor | None) -> bool:
@@ -283,7 +288,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
         "propagation.normalised_dense_hop_triton", "normalised_dense_hop", _normalised_dense_hop
     ),
     "normalised_hop": TritonForm("propagation.normalised_hop_triton", "normalised_hop", _normalised_hop),
-    "project": TritonForm("projection.projection_triton", "project"),
+    "project": TritonForm("projection.projection_triton", "project", _project),
     "projected_capsules": TritonForm(
         "projection.projection_triton", "projected_capsules", _projected_capsules
     ),
@@ -351,7 +356,8 @@ def select(
 
 def supports(operation: str, *tensors: Tensor | None, **facts: bool | int | None) -> bool:
     """Whether :func:`select` returns the Triton form for these arguments."""
-    return kernels_available(*tensors) and TRITON_FORMS[operation].condition(*tensors, **facts)
+    available = kernels_available(*tensors) and not (operation in WHOLE_BATCH and current_shard() is not None)
+    return available and TRITON_FORMS[operation].condition(*tensors, **facts)
 
 
 def kernels_available(*tensors: Tensor | None) -> bool:

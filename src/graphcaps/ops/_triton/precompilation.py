@@ -55,29 +55,21 @@ _ALLOCATIONS = (
 )
 
 
-def compile_kernels(
-    computation: Callable[[], object],
-    cores: int,
-    *,
-    launched: Sequence[JITFunction[Any]] = (),
-    marker: Path | None = None,
-) -> int:
+def compile_kernels(computation: Callable[[], object], cores: int, *, marker: Path | None = None) -> int:
     """Compiles the kernels that a computation launches, and returns how many it had to compile or load.
 
-    The computation runs once, in this thread, its backward passes too. What kernels would write is zero, and the values
-    that it computes have no meaning. The caller restores what it changes. An exception, from the computation or from a
-    compilation, is logged (level debug of ``graphcaps.ops``): kernels that are missing are compiled when they are
-    launched.
+    The computation runs once, in this thread, its backward passes too. What kernels would write is zero, which is also
+    a valid index, and the values that it computes have no meaning. The caller restores what it changes. An exception,
+    from the computation or from a compilation, is logged (level debug of ``graphcaps.ops``): kernels that are missing
+    are compiled when they are launched.
 
     Args:
         computation (callable): Must not read values of tensors on the host, as for a capture.
         cores (int): Number of kernels that are compiled at the same time.
-        launched (sequence): Kernels that are launched all the same, because torch takes what they write as indices: an
-            index that is out of range would end the process. (default: none)
         marker (path, optional): File that is made if nothing failed, see :func:`compiled_marker`.
     """
     with _lock:
-        kernels, complete = _collect(computation, launched)
+        kernels, complete = _collect(computation)
         device, processes = driver.active.get_current_device(), min(cores, len(kernels))
         if processes > 1 and _can_fork():
             try:
@@ -112,9 +104,7 @@ def compiled_marker(computation: str) -> Path:
     return Path(knobs.cache.dir) / "graphcaps" / digest[:32]
 
 
-def _collect(
-    computation: Callable[[], object], launched: Sequence[JITFunction[Any]]
-) -> tuple[list[Request], bool]:
+def _collect(computation: Callable[[], object]) -> tuple[list[Request], bool]:
     """The kernels that a computation would launch and that are not compiled, and whether it came to its end."""
     requests: dict[tuple[int, str], Request] = {}
 
@@ -123,7 +113,7 @@ def _collect(
 
     try:
         with (
-            _intercepted_launches(request, launched),
+            _intercepted_launches(request),
             torch.autograd.set_multithreading_enabled(False),
             _ZeroedAllocations(),
         ):
@@ -210,23 +200,18 @@ def _build(function: JITFunction[Any], specialization: str, device: int) -> obje
 
 
 @contextmanager
-def _intercepted_launches(
-    request: Callable[[JITFunction[Any], str, str], None], launched: Sequence[JITFunction[Any]]
-) -> Iterator[None]:
+def _intercepted_launches(request: Callable[[JITFunction[Any], str, str], None]) -> Iterator[None]:
     """Launches of this thread inside the block request the kernel, if it is not compiled, and do nothing else."""
     thread, run, hook = get_ident(), JITFunction.run, knobs.runtime.jit_cache_hook
-
-    def is_intercepted(function: JITFunction[Any]) -> bool:
-        return get_ident() == thread and not any(function is each for each in launched)
 
     def run_without_launch(
         self: JITFunction[Any], *args: Any, grid: Any, warmup: bool, **options: Any
     ) -> Any:
-        return run(self, *args, grid=grid, warmup=warmup or is_intercepted(self), **options)
+        return run(self, *args, grid=grid, warmup=warmup or get_ident() == thread, **options)
 
     def request_kernel(**facts: Any) -> bool | None:
         function, kind = facts["fn"].jit_function, facts["compile"]
-        if not is_intercepted(function):
+        if get_ident() != thread:
             return None if hook is None else hook(**facts)
         request(function, kind["key"], kind["specialization_data"])
         return True  # not compiled here

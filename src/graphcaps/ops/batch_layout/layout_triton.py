@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcaps.types import BatchLayout
 
-__all__ = ["layout_batch", "layout_kernel"]
+__all__ = ["layout_batch"]
 
 _BLOCK = 128
 _GRAPHS = 512
@@ -20,7 +20,7 @@ _GRAPHS = 512
 
 
 @triton.jit(do_not_specialize=["stride", "B", "V"])
-def layout_kernel(  # type: ignore[no-untyped-def]
+def _layout_kernel(  # type: ignore[no-untyped-def]
     node_ptr, order, cursor, classes, graphs, ptr, index, node, first, mask, graph_mask, y, active, stride, B, V,
     MOVES: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, GRAPHS: tl.constexpr,
 ):  # fmt: skip
@@ -85,7 +85,7 @@ def layout_batch(
     mask, graph_mask, active = (order.new_empty(shape, dtype=torch.bool) for shape in shapes)
     y = None if classes is None else graphs.new_empty(graphs.shape)
     mask_bytes, graph_bytes, active_bytes = (each.view(torch.int8) for each in (mask, graph_mask, active))
-    layout_kernel[(B, torch.Size(lead).numel())](
+    _layout_kernel[(B, torch.Size(lead).numel())](
         node_ptr, order, order if cursor is None else cursor, order if classes is None else classes, graphs,
         ptr, index, node, first, mask_bytes, graph_bytes, graphs if y is None else y, active_bytes,
         stride, B, num_rows, MOVES=cursor is not None, CLASSES=y is not None,

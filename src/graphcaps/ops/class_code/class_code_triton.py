@@ -166,8 +166,10 @@ def _parameters(  # type: ignore[no-untyped-def]
         g = _grad_before_relu(grad, code, (f * B + b)[:, None] * E + e[None, :], valid, RELU)
         summed += g
         label = tl.maximum(tl.load(y + f * B + b, mask=b < B, other=0), 0)
-        own = label == o
-        total = product(tl.where(own[None, :], a, 0.0), tl.where(own[:, None], g, 0.0), total, PRECISION)
+        of_class = label == o
+        total = product(
+            tl.where(of_class[None, :], a, 0.0), tl.where(of_class[:, None], g, 0.0), total, PRECISION
+        )
     offsets = ((f * classes + o) * d + k)[:, None] * E + e[None, :]
     tl.store(dweight + offsets, total, mask=(k < d)[:, None] & (e < E)[None, :])
     if with_bias:

@@ -1,4 +1,4 @@
-"""Projection of standardised features, read from the feature table of the store where features are sparse."""
+"""Projection of standardised features, read from the feature table of the store without gathering rows."""
 
 from __future__ import annotations
 

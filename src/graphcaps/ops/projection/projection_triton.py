@@ -442,7 +442,7 @@ def _fold(
 ) -> tuple[Tensor, Tensor]:
     """The folded weight ``[*lead, C, d]`` and its offset ``[*lead, d]``; ``norm``: the bias e, β and 1 / σ."""
     C, D = weight.shape[-2:]
-    replicas, unit, width = weight.numel() // (C * D), load_width(D), min(_width(D, 128), 16)
+    replicas, unit, width = weight.numel() // (C * D), load_width(D), 16
     folded, offset = torch.empty_like(weight), weight.new_empty(*weight.shape[:-2], D)
     bias, beta, rstd = (mean,) * 3 if norm is None else norm  # not read without a norm
     _fold_kernel[(replicas, triton.cdiv(D, width))](
@@ -613,7 +613,8 @@ def projected_capsules(
     epsilon: float,
     mask: Tensor | None,
 ) -> Tensor:
-    """As :func:`graphcaps.ops.projection.projection.projected_capsules`, in float32; padding is that of ``rows``."""
+    """As :func:`graphcaps.ops.projection.projection.projected_capsules`, in float32."""
     options = _CapsuleOptions(dropout, epsilon)
+    mask = rows.node >= 0 if mask is None else mask  # padding is that of the rows
     u: Tensor = _ProjectedCapsules.apply(rows, weight, bias, *norm, *statistics, mask_bytes(mask), options)
     return u

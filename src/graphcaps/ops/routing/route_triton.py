@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops.routing.agreement_triton import GRAM_FROM, agree, gram_matrices
 from graphcaps.ops.routing.capsule_update_triton import (
     capsule_gradients,
     final_capsules,
@@ -125,14 +124,8 @@ class _Route(torch.autograd.Function):
         # First iteration: c = 1/J, and one sum for all output capsules.
         m = T = tau = c = None
         G = sum_rows(h, rows) if sums is None else sums.contiguous()
-        gram = None
-        if iterations > 1 and B >= GRAM_FROM and not rows.fixed:
-            gram = gram_matrices(weight, bias, precision)
         for iteration in range(1, iterations):
-            if gram is None:
-                T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
-            else:
-                T, tau = agree(G, m, gram, T, tau, rows, epsilon, precision)
+            T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
             G, m, c = assign_and_sum(h, T, tau, rows, iteration == iterations - 1, precision)
         u, s, G, m = final_capsules(G, m, weight, bias, residual, rows, epsilon, need_grad, precision)
         if c is None:
