@@ -131,7 +131,7 @@ def pytest_collection_finish() -> None:
 def shared_data() -> Path:
     """Folder of the paper's eleven data sets: $GRAPHCAPS_DATA, or shared/data next to the repository."""
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("GRAPHCAPS_DATA", default))
+    folder = Path(os.environ.get("GRAPHCAPS_DATA", default)).resolve()  # tests change the working directory
     if not folder.is_dir():
         pytest.skip("data sets of the paper not found; set GRAPHCAPS_DATA to the folder with their zip files")
     return folder

@@ -45,6 +45,26 @@ def _wrong(x, out, N: tl.constexpr):
     tl.store(out, tl.load(x) + missing_name)  # noqa: F821
 
 
+_FACTOR = tl.constexpr(5)
+
+
+def _times_factor(x):
+    return x * _FACTOR
+
+
+_function = JITFunction(_times_factor)
+
+
+def _calls_it(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, _function(tl.load(x + i)))
+
+
+def _calls_it_too(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, _function(tl.load(x + i)) + 1)
+
+
 class _Scaled(torch.autograd.Function):
     """A forward and a backward kernel, which are not interpreted as those of other tests are."""
 
@@ -195,6 +215,21 @@ def test_a_later_process_finds_the_kernels_in_the_cache(
     _Scaled.double, _Scaled.triple = JITFunction(_double), JITFunction(_triple)
     _compute()
     assert compiled == [("_double", True), ("_triple", True)]
+
+
+def test_kernels_that_call_one_function_are_found_in_the_cache(
+    stub: StubDriver, compiled: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton's hash of the second would depend on whether the process hashed the first one before it."""
+    monkeypatch.setitem(globals(), "_function", JITFunction(_times_factor))
+    kernels, x = [JITFunction(_calls_it), JITFunction(_calls_it_too)], torch.zeros(16)
+
+    def launch_both() -> None:
+        for kernel in kernels:
+            kernel[(1,)](x, x, N=16)
+
+    assert compile_kernels(launch_both, 2) == 2
+    assert sorted(compiled) == [("_calls_it", True), ("_calls_it_too", True)]
 
 
 def test_a_marker_is_made_when_nothing_failed(stub: StubDriver, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock, current_thread, get_ident, main_thread
+from threading import Lock, Thread, current_thread, get_ident, main_thread
 from typing import Any
 
 import torch
@@ -69,7 +69,11 @@ def compile_kernels(computation: Callable[[], object], cores: int, *, marker: Pa
         marker (path, optional): File that is made if nothing failed, see :func:`compiled_marker`.
     """
     with _lock:
+        hashing = Thread(target=_hash_compiler, daemon=True)
+        hashing.start()
         kernels, complete = _collect(computation)
+        _hash_kernels(kernels)
+        hashing.join()
         device, processes = driver.active.get_current_device(), min(cores, len(kernels))
         if processes > 1 and _can_fork():
             try:
@@ -122,6 +126,28 @@ def _collect(computation: Callable[[], object]) -> tuple[list[Request], bool]:
         _LOG.debug("The kernels of a computation could not be collected.", exc_info=True)
         return list(requests.values()), False
     return list(requests.values()), True
+
+
+def _hash_compiler() -> None:
+    """Computes the hash of Triton's own files, a part of every key of its cache, which Triton keeps.
+
+    It takes half a second, most of it without Python's lock. Forked processes inherit it.
+    """
+    with suppress(Exception):  # other versions of Triton have it elsewhere, and compute it when they need it
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+
+
+def _hash_kernels(kernels: Sequence[Request]) -> None:
+    """Computes the hash of each kernel in the order of the launches; forked processes inherit them.
+
+    Triton's hash of a kernel depends on which kernels were hashed before it, if they call the same function and that
+    has a global constant. Processes that hash some of the kernels would compile them under keys that are not found.
+    """
+    for function, _ in kernels:
+        with suppress(Exception):  # a kernel that cannot be compiled is reported when it is loaded
+            _ = function.cache_key
 
 
 def _can_fork() -> bool:
