@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.pages import (
+    companion,
     comparison,
     data_sets,
     defaults,
@@ -71,6 +72,7 @@ PAGES = (
     Page("docs/explaining.md", known_reasons.explaining_page),
     Page("docs/known-reasons.md", known_reasons.reasons_page),
     Page("docs/forest.md", forest.page, forest.statements),
+    Page("docs/companion.md", companion.page, companion.statements),
     Page("docs/data-quality.md", quality.page, quality.statements),
     Page("docs/molecules.md", molecules.page, molecules.statements),
     Page("docs/models.md", models.page),
