@@ -12,7 +12,16 @@ from typing import NamedTuple
 from benchmarks.measure_molecules import OUT as MOLECULES
 from benchmarks.measure_molecules import read_rows as read_splits
 from benchmarks.measure_paper_rule import RESULTS as PAPER_RULE
-from benchmarks.measure_reach import BASE, PUBLISHED, Row
+from benchmarks.measure_reach import (
+    BASE,
+    CLASSICAL_RESULTS,
+    COMPARISON,
+    PUBLISHED,
+    Row,
+    by_division,
+    classical_accuracies,
+)
+from benchmarks.measure_reach import CLASSICAL as CLASSICAL_MODELS
 from benchmarks.measure_reach import RESULTS as REACH
 from benchmarks.measure_reach import read_rows as read_cells
 from benchmarks.pages.comparison import CLASSICAL, read_accuracies
@@ -49,6 +58,7 @@ def page(root: Path) -> str:
         "accuracies": accuracy_table(root),
         "molecules": molecule_table(read_splits(root / MOLECULES)),
         "committees and companions": reach_table(best_cells(root)),
+        "classical models": classical_table(best_cells(root), classical_divisions(root)),
         "calibration": calibration_table(best_cells(root)),
         "C": bound_table(bounds(root)),
     }
@@ -60,6 +70,7 @@ def statements(root: Path) -> list[str]:
     return [
         summary(differences(root)),
         best_summary(best_cells(root)),
+        *classical_summary(best_cells(root), classical_divisions(root)),
         bound_summary(bounds(root)),
         significance(adjusted_p_values(root)),
         seconds(root),
@@ -220,6 +231,51 @@ def reach_table(cells: Mapping[str, Sequence[Row]]) -> str:
         )
     head = ("data set", "divisions", "one model", "committee", f"`{FOREST}`", "`best`", "`best` − forest")
     return table((*head, "best published", "weight of the committee"), rows)
+
+
+def classical_divisions(root: Path) -> dict[str, dict[str, dict[int, float]]]:
+    """Accuracy of each classical model on each division of ``best`` that it was fitted on, by data set."""
+    first, others = classical_accuracies(root / COMPARISON), read_cells(root / CLASSICAL_RESULTS)
+    return {
+        name: by_division(cells, first.get(name, {}), [row for row in others if row["dataset"] == name])
+        for name, cells in best_cells(root).items()
+    }
+
+
+def classical_table(
+    cells: Mapping[str, Sequence[Row]], classical: Mapping[str, Mapping[str, Mapping[int, float]]]
+) -> str:
+    """Committee and mixture beside classical models, each a mean over the divisions that it has."""
+    rows = []
+    for name, found in cells.items():
+        models = [classical[name].get(model) for model in CLASSICAL_MODELS]
+        rows.append(
+            (
+                name,
+                *(f"{mean_accuracy(found, part):.1f}" for part in ("committee", "mixture")),
+                *(DASH if each is None else f"{fmean(each.values()):.1f}" for each in models),
+            )
+        )
+    return table(("data set", "committee", "`best`", *(f"`{model}`" for model in CLASSICAL_MODELS)), rows)
+
+
+def classical_summary(
+    cells: Mapping[str, Sequence[Row]], classical: Mapping[str, Mapping[str, Mapping[int, float]]]
+) -> list[str]:
+    """On how many data sets committee and mixture are at or above each classical model, on the same divisions."""
+    texts = []
+    for part in ("mixture", "committee"):
+        counts = []
+        for model in CLASSICAL_MODELS:
+            wins, sets = 0, 0
+            for name, found in cells.items():
+                if accuracies := classical[name].get(model):
+                    same = [row for row in found if row["division"] in accuracies]
+                    wins += mean_accuracy(same, part) >= fmean(accuracies.values())
+                    sets += 1
+            counts.append(f"`{model}` on {wins} of {sets}")
+        texts.append(join_names(counts))
+    return texts
 
 
 def calibration_table(cells: Mapping[str, Sequence[Row]]) -> str:

@@ -258,6 +258,23 @@ def test_the_preset_best_has_a_row_per_data_set() -> None:
     assert forest.reach_table({}) == forest.NO_REACH
 
 
+def test_classical_models_are_compared_on_the_divisions_that_both_have() -> None:
+    cells = {
+        "MUTAG": [
+            {"division": 0, "accuracy": [80.0], "mixture_accuracy": [90.0]},
+            {"division": 1, "accuracy": [90.0], "mixture_accuracy": [90.0]},
+        ],
+        "DD": [{"division": 0, "accuracy": [70.0], "mixture_accuracy": [71.0]}],
+    }
+    classical = {"MUTAG": {"wl": {0: 84.0}, "wl-oa": {0: 80.0, 1: 96.0}}, "DD": {"wl": {0: 70.5}}}
+    text = forest.classical_table(cells, classical)
+    assert "| MUTAG | 85.0 | 90.0 | 84.0 | 88.0 | – |" in text
+    assert "| DD | 70.0 | 71.0 | 70.5 | – |" in text
+    mixture, committee = forest.classical_summary(cells, classical)
+    assert mixture.startswith("`wl` on 2 of 2, `wl-oa` on 1 of 1, `wl-forest` on 0 of 0")
+    assert committee.startswith("`wl` on 0 of 2, `wl-oa` on 0 of 1, ")  # 80 beside 84 in division 0
+
+
 def test_upper_bounds_are_counted_as_they_are_printed(tmp_path: Path) -> None:
     row = {"dataset": "MUTAG", "member_C": 90.0, "companion_accuracy": 85.0}
     row |= {"C": {"accuracy": [90.0, 91.0]}, "mixture_C": {"accuracy": [93.0, 93.36]}}
