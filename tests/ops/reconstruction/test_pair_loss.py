@@ -42,6 +42,30 @@ def test_tiled_is_naive(
     assert_equal(results[0][1], results[1][1], "gradient")
 
 
+@pytest.mark.parametrize("sizes", [[20, 30, 7], [90, 3]], ids=["one-tile", "several-tiles"])
+@pytest.mark.parametrize("chunk", [1, 1 << 21], ids=["one-tile-a-time", "large-chunks"])
+def test_edges_with_products_close_to_one(
+    sizes: list[int], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of an edge is about −1 there, and that of another pair about 10⁶: they must not be subtracted."""
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    graphs = random_graphs(sizes)
+    node = torch.arange(sum(sizes))
+    source, target = torch.meshgrid(node, node, indexing="ij")
+    together = (graphs.segments.index[source] == graphs.segments.index[target]) & (source != target)
+    graphs.edge_index = torch.stack([source[together], target[together]])
+    generator = torch.Generator().manual_seed(2)
+    z = torch.ones(sum(sizes), 16) / 4 + 3e-4 * torch.randn(sum(sizes), 16, generator=generator)
+    z *= (1 - 1e-6) / z.norm(dim=-1, keepdim=True)
+    segments = Segments(graphs.segments.ptr, graphs.segments.index, padded=False)
+    gradients = []
+    for leaf in (z.clone().requires_grad_(), z.double().requires_grad_()):
+        reconstruction_loss(leaf, graphs.edges, segments, RELEASED).backward()
+        assert leaf.grad is not None
+        gradients.append(leaf.grad.double())
+    assert_equal(gradients[0], gradients[1], "gradient", tolerance=1e-5)
+
+
 def test_by_hand() -> None:
     """Two joined nodes with product 0.5: four pairs, of which the diagonal counts as 0."""
     graphs = random_graphs([2])

@@ -1,17 +1,17 @@
 r"""Reconstruction loss: cross-entropy between the adjacency and products of node vectors, in linear memory.
 
-The cross-entropy over all pairs of a graph splits into a sum over all pairs, of which only tiles of
-:math:`ZZ^\top` exist at a time, and a correction for the edges (if every graph is a single small tile, the edges are
-written into that tile instead):
+The cross-entropy is a sum over all pairs of nodes of a graph,
 
 .. math::
-    \sum_{ij} \log(1 - P_{ij}) + \sum_{(i,j) \in E} \big(\log P_{ij} - \log(1 - P_{ij})\big)
+    \sum_{(i,j) \in E} \log P_{ij} + \sum_{(i,j) \notin E} \log(1 - P_{ij})
 
-The loss is one number per replica, so its gradient is computed in the same pass and scaled in the backward pass.
+of which only tiles of :math:`ZZ^\top` exist at a time; the edges are written into their tiles. The loss is one number
+per replica, so its gradient is computed in the same pass and scaled in the backward pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -141,18 +141,11 @@ class _SmallGraphLoss(torch.autograd.Function):
 class _ReconstructionLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, edges: EdgeTable, segments: Segments, rule: PairRule) -> Tensor:
-        lead = z.shape[:-2]
         weight = pair_weights(segments, rule, z.dtype)  # [*lead, B]
-        need = ctx.needs_input_grad[0]
-        tiles = tile_rows(segments)
-        if tiles.single and tiles.rows.numel() * tiles.height <= _chunk(z):
-            loss, grad_z = _single_tile_pairs(z, edges, tiles, weight, rule, need)
-        else:
-            loss, grad_z = _all_pairs(z, segments, weight, rule, need)
-            loss += _edge_pairs(z, edges, segments, weight, rule, grad_z)
+        loss, grad_z = _all_pairs(z, edges, segments, weight, rule, ctx.needs_input_grad[0])
         if grad_z is not None:
             ctx.save_for_backward(grad_z)
-        return loss.reshape(lead)
+        return loss.reshape(z.shape[:-2])
 
     @staticmethod
     @once_differentiable
@@ -161,50 +154,10 @@ class _ReconstructionLoss(torch.autograd.Function):
         return grad_z * grad[..., None, None], None, None, None
 
 
-def _single_tile_pairs(
-    z: Tensor, edges: EdgeTable, tiles: Tiles, weight: Tensor, rule: PairRule, need_grad: bool
-) -> tuple[Tensor, Tensor | None]:
-    """The loss per replica and its gradient in z, for graphs of one tile each: no pair is looked up.
-
-    Few passes over the products, most of them in position; the values of edges are written at their positions.
-    """
-    *lead, N, t = tiles.rows.shape
-    F, d = torch.Size(lead).numel(), z.size(-1)
-    Z = to_tiles(z, tiles).reshape(F * N, t, d)
-    filled = (~tiles.holes).reshape(F * N, t, 1).to(z.dtype)
-    # Position of each entry of the edge table among all products.
-    position = tiles.position
-    if lead:
-        position = position.reshape(F, -1) + torch.arange(0, F * N * t, N * t, device=z.device).unsqueeze(-1)
-    position = position.reshape(-1)
-    source, target = to_edge_index(edges)
-    edge = position[target] * t + position[source] % t
-
-    S = Z @ Z.mT  # [F·N, t, t]
-    value = S.clamp(rule.low, rule.high)
-    if rule.zero_diagonal:
-        value.diagonal(dim1=-2, dim2=-1).zero_()
-    present = value.view(-1)[edge] + rule.epsilon
-    value.neg_().add_(1).add_(rule.epsilon)
-    value.view(-1)[edge] = present
-    grad_z = None
-    if need_grad:
-        g = value.reciprocal()
-        g.view(-1)[edge] = present.reciprocal_().neg_()
-        g = torch.ops.aten.hardtanh_backward(g, S, *open_interval(rule, z.dtype))
-        if rule.zero_diagonal:
-            g.diagonal(dim1=-2, dim2=-1).zero_()
-        # Z is zero in holes, so the values of g present add nothing.
-        grad_tiles = (g @ Z).mul_(2 * weight.reshape(F * N, 1, 1))
-        grad_z = from_tiles(grad_tiles.reshape(*lead, N, t, d), tiles)
-    each = filled.mT @ (value.log_() @ filled)  # [F·N, 1, 1], without holes
-    return -(each.reshape(F, N) * weight.reshape(F, N)).sum(-1), grad_z
-
-
 def _all_pairs(
-    z: Tensor, segments: Segments, weight: Tensor, rule: PairRule, need_grad: bool
+    z: Tensor, edges: EdgeTable, segments: Segments, weight: Tensor, rule: PairRule, need_grad: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """−Σ log(1 − P) over all ordered pairs inside graphs, per replica, and its gradient in z."""
+    """The loss over all ordered pairs inside graphs, per replica, and its gradient in z."""
     tiles = tile_rows(segments)
     *lead, N, t = tiles.rows.shape
     F = torch.Size(lead).numel()
@@ -215,21 +168,24 @@ def _all_pairs(
     grad_z = torch.empty_like(Z) if need_grad else None
     replica = torch.arange(F * N, device=z.device) // N
     step = max(1, _chunk(z) // (t * max(t, z.size(-1))))
-    for start in range(0, F * N, step):  # each tile with itself: most pairs, without any lookup
+    cumulative = None if tiles.single else _cumulative_pairs(tiles, segments)
+    inside, across = _edge_positions(edges, tiles, cumulative)
+    for start, edge in _by_step(inside, F * N, step, t):  # each tile with itself: most pairs
         tile = slice(start, start + step)
-        each, g = _tile_pairs(Z[tile], Z[tile], filled[tile], filled[tile], rule, need_grad, same=True)
+        each, g = _tile_pairs(Z[tile], Z[tile], filled[tile], filled[tile], edge, rule, need_grad, same=True)
         loss.index_add_(0, replica[tile], -each * tile_weight[tile])
         if grad_z is not None:
-            grad_z[tile] = (g @ Z[tile]).mul_(2 * tile_weight[tile, None, None])
-    cumulative = _cumulative_pairs(tiles, segments)
-    num_pairs = int(cumulative[-1]) if cumulative.numel() else 0
-    for start in range(0, num_pairs, step):
+            torch.bmm(g, Z[tile], out=grad_z[tile])
+            grad_z[tile] *= 2 * tile_weight[tile, None, None]
+    num_pairs = 0 if cumulative is None or not cumulative.numel() else int(cumulative[-1])
+    for start, edge in _by_step(across, num_pairs, step, t):
+        assert cumulative is not None
         # Pairs are enumerated, not stored: a list would grow with the square of the largest graph.
         number = torch.arange(start, min(start + step, num_pairs), device=z.device)
         i = torch.searchsorted(cumulative, number, right=True)
         j = i + cumulative[i] - number
         Zi, Zj, twice = Z[i], Z[j], 2 * tile_weight[i]
-        each, g = _tile_pairs(Zi, Zj, filled[i], filled[j], rule, need_grad, same=False)
+        each, g = _tile_pairs(Zi, Zj, filled[i], filled[j], edge, rule, need_grad, same=False)
         loss.index_add_(0, replica[i], -each * twice)  # for both orders
         if grad_z is not None:
             grad_z.index_add_(0, i, (g @ Zj).mul_(twice[:, None, None]))
@@ -239,52 +195,78 @@ def _all_pairs(
     return loss, from_tiles(grad_z.reshape(*lead, N, t, -1), tiles)
 
 
+def _edge_positions(edges: EdgeTable, tiles: Tiles, cumulative: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Positions of the edges among the products of a tile with itself, and of a tile with a later one; ascending.
+
+    Every edge is listed in both directions. The products of two tiles stand for both orders, so that the second tensor
+    has one of them.
+
+    Args:
+        edges (EdgeTable): The edges.
+        tiles (Tiles): N tiles of t rows.
+        cumulative (Tensor, optional): From :func:`_cumulative_pairs`; ``None`` if every graph is one tile.
+    """
+    *lead, N, t = tiles.rows.shape
+    F = torch.Size(lead).numel()
+    offset = torch.arange(0, F * N * t, N * t, device=tiles.rows.device).unsqueeze(-1)
+    position = (tiles.position.reshape(F, -1) + offset).reshape(-1)
+    source, target = to_edge_index(edges)
+    row, column = position[target], position[source]
+    within = row % t * t + column % t
+    row, column = row // t, column // t
+    if cumulative is None:
+        return (row * (t * t) + within).sort().values, row.new_empty(0)
+    inside, later = row == column, row < column
+    number = cumulative[row[later]] - (column - row)[later]
+    return (
+        (row[inside] * (t * t) + within[inside]).sort().values,
+        (number * (t * t) + within[later]).sort().values,
+    )
+
+
+def _by_step(position: Tensor, count: int, step: int, t: int) -> Iterator[tuple[int, Tensor]]:
+    """First number of each step of ``count`` products of tiles, and the positions of edges among those of the step."""
+    starts = range(0, count, step)
+    bounds = torch.tensor([*starts, count], device=position.device) * (t * t)
+    ends = torch.searchsorted(position, bounds).tolist()
+    for start, first, end in zip(starts, ends[:-1], ends[1:], strict=True):
+        yield start, position[first:end] - start * (t * t)
+
+
 def _tile_pairs(
-    Zi: Tensor, Zj: Tensor, filled_i: Tensor, filled_j: Tensor, rule: PairRule, need_grad: bool, same: bool
+    Zi: Tensor,
+    Zj: Tensor,
+    filled_i: Tensor,
+    filled_j: Tensor,
+    edge: Tensor,
+    rule: PairRule,
+    need_grad: bool,
+    same: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Σ log(1 − P) over the pairs of two tiles, ``[pairs]``, and 1 / (1 − P) where P follows the product."""
+    """Σ log P over the edges and Σ log(1 − P) over the other pairs of two tiles, ``[pairs]``, and the gradient of −Σ.
+
+    The values of edges are written at their positions ``edge``. Subtracting what they would add as other pairs would
+    leave a difference of two numbers of up to 1 / ε where P is close to 1, as it is at edges, and nothing but the
+    rounding of P in it.
+    """
     S = Zi @ Zj.mT  # [pairs, t, t]
     value = S.clamp(rule.low, rule.high)
     zero = same and rule.zero_diagonal
     if zero:
         value.diagonal(dim1=-2, dim2=-1).zero_()
+    present = value.view(-1)[edge] + rule.epsilon
     value.neg_().add_(1).add_(rule.epsilon)
+    value.view(-1)[edge] = present
     g = S
     if need_grad:
-        g = torch.ops.aten.hardtanh_backward(value.reciprocal(), S, *open_interval(rule, S.dtype))
+        g = value.reciprocal()
+        g.view(-1)[edge] = present.reciprocal_().neg_()
+        g = torch.ops.aten.hardtanh_backward(g, S, *open_interval(rule, S.dtype))
         if zero:
             g.diagonal(dim1=-2, dim2=-1).zero_()
     # Z is zero in holes, so the values of g present add nothing; the logarithms of holes are left out here.
     each = filled_i.mT @ (value.log_() @ filled_j)
     return each.reshape(-1), g
-
-
-def _edge_pairs(
-    z: Tensor, edges: EdgeTable, segments: Segments, weight: Tensor, rule: PairRule, grad_z: Tensor | None
-) -> Tensor:
-    """−Σ (log P − log(1 − P)) over edge entries, per replica; its gradient is added to ``grad_z``."""
-    *lead, V, d = z.shape
-    F = torch.Size(lead).numel()
-    flat = z.reshape(-1, d)
-    source, target = to_edge_index(edges)
-    graph = segments.index.reshape(-1).clamp_max(segments.num_graphs - 1)
-    replica = torch.arange(F * V, device=z.device) // V
-    row_weight = weight.reshape(-1)[graph + replica * segments.num_graphs]
-    loss = z.new_zeros(F)
-    total = None if grad_z is None else grad_z.reshape(-1, d)
-    step = max(1, _chunk(z) // d)
-    for start in range(0, target.numel(), step):
-        i, j = target[start : start + step], source[start : start + step]
-        zj = flat[j]
-        S = (flat[i] * zj).sum(-1)
-        P = S.clamp(rule.low, rule.high)
-        present, absent = P + rule.epsilon, 1 - P + rule.epsilon
-        loss.index_add_(0, replica[i], -(present.log() - absent.log()) * row_weight[i])
-        if total is not None:
-            g = (1 / present + 1 / absent).masked_fill((rule.low > S) | (rule.high < S), 0)
-            # Each edge is listed in both directions, and its two entries have the same gradient.
-            total.index_add_(0, i, (-2 * g * row_weight[i]).unsqueeze(-1) * zj)
-    return loss
 
 
 def _cumulative_pairs(tiles: Tiles, segments: Segments) -> Tensor:
