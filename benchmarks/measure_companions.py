@@ -104,7 +104,9 @@ def subset_losses(ledger: Ledger, names: Sequence[str]) -> dict[str, float]:
 
 
 def report(rows: Sequence[Row]) -> str:
-    """A table of mean log losses, and on how many data sets each subset has the lowest."""
+    """A table of mean log losses, the lowest of a data set in bold; empty if nothing is measured."""
+    if not rows:
+        return ""
     measured = {row["dataset"] for row in rows}
     names = [name for name in ORDER if name in measured] + sorted(measured.difference(ORDER))
     titles = list(rows[0]["log_loss"])

@@ -61,9 +61,8 @@ def loss_table(found: Mapping[str, Mapping[str, float]]) -> str:
     """A row per data set, the lowest loss in bold."""
     rows = []
     for name, each in found.items():
-        lowest = min(f"{each[title]:.3f}" for title in SHOWN)
         texts = [f"{each[title]:.3f}" for title in SHOWN]
-        rows.append((name, NODES[name], *(f"**{text}**" if text == lowest else text for text in texts)))
+        rows.append((name, NODES[name], *(f"**{text}**" if text == min(texts) else text for text in texts)))
     titles = [
         title if title == "none" else " + ".join(f"`{name}`" for name in title.split(" + "))
         for title in SHOWN
