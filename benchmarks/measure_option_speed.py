@@ -62,9 +62,9 @@ def option_store(store: GraphStore, option: str) -> GraphStore:
     return replace(store, edge_weight=1 + 0.1 * ((local + store.neighbours) % 5).float())
 
 
-def fold_trainer(store: GraphStore, config: RunConfig, device: str) -> ReplicaTrainer:
-    """A trainer of ten folds together."""
-    validation = CrossValidation(store, config, protocol="paper", device=device)
+def fold_trainer(store: GraphStore, config: RunConfig, device: str, seeds: int = 1) -> ReplicaTrainer:
+    """A trainer of ten folds, of all seeds, together."""
+    validation = CrossValidation(store, config, protocol="paper", device=device, seeds=seeds)
     inputs = validation.prepare()
     (plan,) = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
     training = validation.config.training

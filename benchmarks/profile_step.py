@@ -1,10 +1,12 @@
 """Where the time of a captured training step goes: every kernel, with its launches and its microseconds.
 
-    python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--options plain parts-blocks] [--out FILE]
+    python -m benchmarks.profile_step NCI1 --root FOLDER [--precision tf32] [--seeds 5] [--out FILE]
+    python -m benchmarks.profile_step NCI1 --root FOLDER --options plain parts-blocks --sequence
 
 Ten folds of the paper's preset are trained on a GPU; an epoch after the warm-up is recorded by torch's profiler. The
 sum over kernels is less than the step, because each kernel waits for the one before: the difference is printed too.
-``--sequence`` lists the kernels of a step in their order, with the median over the steps.
+``--sequence`` lists the kernels of a step in the order of their starts, with the median over the steps; those of
+branches run at the same time as others.
 """
 
 from __future__ import annotations
@@ -92,6 +94,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("datasets", nargs="+")
     parser.add_argument("--root", type=Path, help="folder with the zips of the data sets")
     parser.add_argument("--precision", default="tf32")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds of the ten folds, trained together")
     parser.add_argument("--options", nargs="+", choices=list(OPTIONS), default=[PLAIN])
     parser.add_argument("--sequence", action="store_true", help="list the kernels of a step in their order")
     parser.add_argument("--out", type=Path, help="JSON file")
@@ -102,11 +105,15 @@ def main(words: Sequence[str] | None = None) -> None:
             store = option_store(open_dataset(dataset, options.root).store, option)
             config = load_preset("paper", dataset).with_training(precision=options.precision)
             config = config.with_model(**OPTIONS[option])
-            trainer = fold_trainer(store, config, "cuda")
+            trainer = fold_trainer(store, config, "cuda", options.seeds)
             steps = -(-max(each.train.numel() for each in trainer.replicas) // config.training.batch_size)
             row = {"dataset": dataset, "option": option, "precision": options.precision}
+            row["seeds"] = options.seeds
             row |= profile_epoch(trainer)
-            print(f"\n{dataset}, {option}, {options.precision}\n{show(row, steps)}", flush=True)
+            print(
+                f"\n{dataset}, {option}, {options.precision}, seeds {options.seeds}\n{show(row, steps)}",
+                flush=True,
+            )
             if options.sequence:
                 print("\n".join(f"{each['us']:8.2f}  {each['kernel'][:70]}" for each in row["sequence"]))
             del trainer

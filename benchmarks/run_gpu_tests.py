@@ -28,6 +28,8 @@ from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import describe_hardware, versions_and_commit
 
 TESTS = Path("tests")
+MODELS = ("test_hgcn_kernels.py", "test_kernel_training.py")
+"""Files with tests of whole models by kernels."""
 _SECONDS = 300  # for a file
 _MARK = re.compile(r"mark\.gpu\b")
 
@@ -44,7 +46,7 @@ def gpu_test_files(tests: Path = TESTS) -> list[Path]:
 
 def _is_of_kernels(path: Path) -> bool:
     """Whether all tests of a file are worth running on a GPU, not only those that are marked."""
-    return path.parent.name == "gpu" or "triton" in path.name or path.name == "test_hgcn_kernels.py"
+    return path.parent.name == "gpu" or "triton" in path.name or path.name in MODELS
 
 
 def run_file(path: Path, *, select: str) -> dict[str, Any]:

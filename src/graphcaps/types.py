@@ -431,10 +431,18 @@ class LossTerms(ShapeRepr):
     Args:
         total (Tensor): The loss that is minimised, ``[*lead]``.
         terms (dict): Its terms by name, before weighting, ``[*lead]`` each.
+        stacked (Tensor, optional): The loss and its terms in one tensor, ``[terms + 1, *lead]``, if they are made so.
     """
 
     total: Tensor
     terms: dict[str, Tensor]
+    stacked: Tensor | None = field(default=None, repr=False)
+
+    def values(self) -> Tensor:
+        """The loss and its terms without gradient, ``[terms + 1, *lead]``."""
+        if self.stacked is not None:
+            return self.stacked
+        return torch.stack([self.total, *self.terms.values()]).detach()
 
     def plus(self, name: str, term: Tensor | None, weight: float | Tensor) -> LossTerms:
         """The loss with one more term ``[*lead]``; without it if there is none, or its weight is the number 0."""

@@ -209,7 +209,8 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     lease: Any = SimpleNamespace(stream=stream)
-    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_stream", lambda: lease)
+    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_stream", lambda **_: lease)
+    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_lanes", lambda count: [])
     return counts
 
 

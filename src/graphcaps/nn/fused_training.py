@@ -1,4 +1,7 @@
-"""Training and evaluation of an HGCN on small graphs through one operation, :mod:`graphcaps.ops.fused_loss`."""
+"""Training and evaluation of an HGCN through one operation, :mod:`graphcaps.ops.fused_loss`.
+
+On a CPU it serves small graphs, on a GPU the published model with one hidden level.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ from graphcaps.ops.fused_loss.fused_loss import (
     fused_loss,
     fused_scores,
 )
+from graphcaps.ops.fused_loss.kernel_loss import KernelLevel, KernelNetwork, kernel_loss
 from graphcaps.types import GraphBatch, LossOptions, ModelOutput, TrainingLoss
 
-__all__ = ["FusedScoring", "FusedTraining", "fused_network"]
+__all__ = ["FusedScoring", "FusedTraining", "KernelTraining", "fused_network", "kernel_network"]
 
 
 class FusedTraining:
@@ -50,6 +54,29 @@ class FusedTraining:
             if graphs is not None and graphs.has_classes(y):
                 return fused_loss(self.network, graphs, y, options, self.dropout.next_dropout())
         return self.model.training_loss(batch, options)
+
+
+class KernelTraining:
+    """Loss and class scores of a batch: in kernels of their own where these serve, otherwise layer by layer.
+
+    Args:
+        model (GraphModel): The model, whose ``training_loss`` is the reference implementation.
+        network (KernelNetwork): Its parameters, from :func:`kernel_network`.
+        modules (list): Its normalisations; all must be in training mode, as the model.
+        dropout (ReplicaDropout): The dropout of its primary capsules.
+    """
+
+    def __init__(
+        self, model: GraphModel, network: KernelNetwork, modules: Sequence[nn.Module], dropout: ReplicaDropout
+    ) -> None:
+        self.model, self.network, self.dropout = model, network, dropout
+        self._modules = (model, dropout, *modules)
+
+    def __call__(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
+        loss = None
+        if batch.y is not None and all(module.training for module in self._modules):
+            loss = kernel_loss(self.network, batch, options, self.dropout.next_dropout)
+        return self.model.training_loss(batch, options) if loss is None else loss
 
 
 class FusedScoring:
@@ -130,6 +157,55 @@ def fused_network(
     )  # fmt: skip
 
 
+def kernel_network(
+    primary: nn.Module,
+    layers: Iterable[nn.Module],
+    decoder: nn.Module | None,
+    margins: tuple[float | Tensor, float | Tensor],
+    lead: tuple[int, ...],
+) -> KernelNetwork | None:
+    """Parameters and constants of an HGCN as kernels read them; ``None`` if it has an option that they lack.
+
+    Arguments as in :func:`fused_network`.
+    """
+    F = torch.Size(lead).numel()
+    if type(primary) is not PrimaryCapsules or primary.norm is None or primary.factor_squash != "joined":
+        return None
+    parameters: list[Tensor] = [primary.norm.weight, primary.norm.bias, primary.weight, primary.bias]
+    levels = []
+    for layer in layers:
+        if type(layer) is not CapsuleLayer or layer.norm is None or not _is_plain(layer):
+            return None
+        levels.append(
+            KernelLevel(
+                _stacked_norm(layer.norm, F),
+                _stacked(layer.weight, F, 3),
+                _stacked(layer.bias, F, 2),
+                layer.routing_iterations,
+                layer.residual,
+                layer.residual_nodes,
+            )
+        )
+        parameters += [layer.norm.weight, layer.norm.bias, layer.weight, layer.bias]
+    if len(levels) != 2:
+        return None
+    nodes, classes = levels
+    decoder_tensors = None
+    if decoder is not None:
+        if type(decoder) is not AdjacencyDecoder or decoder.reconstruct_up_to is not None:
+            return None
+        decoder_tensors = _stacked(decoder.weight, F, 2), _stacked(decoder.bias, F, 1)
+        parameters += [decoder.weight, decoder.bias]
+    upper, lower = (
+        each.detach().float().reshape(F).contiguous() if isinstance(each, Tensor) else each
+        for each in margins
+    )
+    return KernelNetwork(
+        _stacked_norm(primary.norm, F), _stacked(primary.weight, F, 2), _stacked(primary.bias, F, 1), nodes, classes,
+        decoder_tensors, upper, lower, ABSENT_WEIGHT, tuple(parameters), torch.Size(lead),
+    )  # fmt: skip
+
+
 def _is_plain(layer: CapsuleLayer) -> bool:
     """Whether a layer is one of the released program, without the extensions."""
     extended = layer.trunk or layer.context or layer.modulation
@@ -142,6 +218,17 @@ def _norms(norm: RaggedBatchNorm, F: int) -> tuple[Norm, ...]:
     return tuple(
         Norm(weight, bias, mean, var, norm.momentum, norm.epsilon) for weight, bias, mean, var in each
     )
+
+
+def _stacked(tensor: Tensor, F: int, axes: int) -> Tensor:
+    """The memory of all F replicas, with one leading axis."""
+    return _view(tensor, F, *tensor.shape[tensor.dim() - axes :])
+
+
+def _stacked_norm(norm: RaggedBatchNorm, F: int) -> Norm:
+    weight, bias = _stacked(norm.weight, F, 1), _stacked(norm.bias, F, 1)
+    mean, var = _stacked(norm.running_mean, F, 1), _stacked(norm.running_var, F, 1)
+    return Norm(weight, bias, mean, var, norm.momentum, norm.epsilon)
 
 
 def _view(tensor: Tensor, *shape: int) -> Tensor:

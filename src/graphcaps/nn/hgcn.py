@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, cast, get_args
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal, TypeVar, cast, get_args
 
 from torch import Tensor, nn
 
@@ -11,7 +11,13 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.nn.capsule_layer import CapsuleLayer
 from graphcaps.nn.context import Context, ContextKind, context_kinds
 from graphcaps.nn.decoder import AdjacencyDecoder
-from graphcaps.nn.fused_training import FusedScoring, FusedTraining, fused_network
+from graphcaps.nn.fused_training import (
+    FusedScoring,
+    FusedTraining,
+    KernelTraining,
+    fused_network,
+    kernel_network,
+)
 from graphcaps.nn.graph_model import GraphModel, ScoringFunction, TrainingFunction
 from graphcaps.nn.losses import LOWER_MARGIN, UPPER_MARGIN, margin_loss
 from graphcaps.nn.part_loss import (
@@ -25,8 +31,8 @@ from graphcaps.nn.part_loss import (
 from graphcaps.nn.primary_capsules import FactorSquash, Formulation, InputCapsules, PrimaryCapsules
 from graphcaps.nn.replica_number import set_margins
 from graphcaps.nn.trunk import Trunk, TrunkKind
+from graphcaps.ops._triton.dispatch import kernels_available
 from graphcaps.ops.edge_kinds import check_edge_kinds
-from graphcaps.ops.fused_loss.fused_loss import FusedNetwork
 from graphcaps.ops.lengths.lengths import lengths
 from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO
 from graphcaps.ops.routing import RoutingMethod
@@ -36,6 +42,8 @@ from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, LossTerms, Mode
 
 __all__ = ["HGCN", "auto_class_residual", "auto_dropout", "auto_reconstruct_up_to"]
 
+
+Network = TypeVar("Network")
 
 _SMALL_DATASET = 1500  # graphs
 _DROPOUT_SMALL, _DROPOUT_LARGE = 0.5, 0.1
@@ -413,24 +421,30 @@ class HGCN(GraphModel):
         return loss
 
     def training_function(self) -> TrainingFunction:
-        """What training steps call; for small graphs on a CPU it is one operation (:class:`FusedTraining`)."""
-        network = self._fused_network()
+        """What training steps call: one operation for small graphs on a CPU (:class:`FusedTraining`), and for the
+        published model on a GPU (:class:`KernelTraining`)."""
+        if kernels_available(*self.parameters()):
+            stacked = self._network(kernel_network)
+            if stacked is not None:
+                return KernelTraining(self, stacked, self._norms, cast(PrimaryCapsules, self.primary).dropout)
+            return super().training_function()
+        network = self._network(fused_network)
         if network is None:
             return super().training_function()
         return FusedTraining(self, network, self._norms, cast(PrimaryCapsules, self.primary).dropout)
 
     def scoring_function(self) -> ScoringFunction:
         """What evaluations call; for small graphs on a CPU it is one operation (:class:`FusedScoring`)."""
-        network = self._fused_network()
+        network = self._network(fused_network)
         return super().scoring_function() if network is None else FusedScoring(self, network, self._norms)
 
-    def _fused_network(self) -> FusedNetwork | None:
+    def _network(self, build: Callable[..., Network | None]) -> Network | None:
         """The layers as one operation; ``None`` if that does not compute what they do."""
         is_own = type(self).forward_batch is HGCN.forward_batch and type(self).loss is HGCN.loss
         if not is_own or self.parts is not None:
             return None
         margins = self.upper_margin, self.lower_margin
-        return fused_network(self.primary, self.layers, self.decoder, margins, self.lead)
+        return build(self.primary, self.layers, self.decoder, margins, self.lead)
 
     @property
     def _norms(self) -> list[nn.Module]:

@@ -4,7 +4,7 @@
 again. Two trainings in two threads can therefore hold the same stream. If one of them captures it, the work of the
 other becomes part of the capture or invalidates it (``operation failed due to a previous error during capture``), and
 two captured graphs share one cuBLAS workspace, which belongs to the stream. Streams are therefore leased here: a stream
-is handed out again only after its lease has been dropped.
+is handed out again only after its lease has been dropped. Each priority has a pool of its own.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 import torch
 
 from graphcaps.training.step import TrainingError
 
-__all__ = ["StreamLease", "StreamPool", "lease_stream", "use_own_stream"]
+__all__ = ["StreamLease", "StreamPool", "lease_lanes", "lease_stream", "use_own_stream"]
 
 POOL_SIZE = 32
-"""Number of distinct streams that torch hands out on a device."""
+"""Number of distinct streams of a priority that torch hands out on a device."""
+LANE_PRIORITY, CAPTURE_PRIORITY = -1, -2
+"""Priorities of the branches of a captured step, and of the sequence that they run beside. Kernels keep the priority of
+the stream that they are captured from: where both fit only in part, the sequence goes first. Others have priority 0."""
 
 
 class StreamLease:
@@ -78,21 +81,32 @@ class StreamPool:
         return None
 
 
-_pools: dict[int, StreamPool] = {}
+_pools: dict[tuple[int, int], StreamPool] = {}
 _pools_lock = Lock()
 
 
-def lease_stream(device: torch.device | None = None) -> StreamLease:
+def lease_stream(device: torch.device | None = None, *, priority: int = 0) -> StreamLease:
     """A stream of a CUDA device that nobody else uses while the lease is alive.
 
     Args:
         device (device, optional): CUDA device. (default: the current one)
+        priority (int): Priority of the stream, the lower the sooner its kernels run. (default: 0)
     """
     index = torch.cuda.current_device() if device is None or device.index is None else device.index
+    key = (index, priority)
     with _pools_lock:
-        if index not in _pools:
-            _pools[index] = StreamPool(lambda: torch.cuda.Stream(index))
-    return _pools[index].lease()
+        if key not in _pools:
+            _pools[key] = StreamPool(lambda: torch.cuda.Stream(index, priority=priority))
+    return _pools[key].lease()
+
+
+def lease_lanes(count: int) -> list[StreamLease]:
+    """Streams for branches of a captured step, as many as are free: without them it is a sequence."""
+    leases: list[StreamLease] = []
+    with suppress(TrainingError):
+        for _ in range(count):
+            leases.append(lease_stream(priority=LANE_PRIORITY))
+    return leases
 
 
 @contextmanager

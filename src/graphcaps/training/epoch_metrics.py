@@ -51,7 +51,7 @@ class EpochMetrics:
             y (Tensor): Classes, −1 at padding, ``[F, B]``.
         """
         names = ("total", *terms.terms)
-        values = torch.stack([terms.total, *terms.terms.values()]).detach()  # [terms, F]
+        values = terms.values()  # [terms, F]
         if self.sums is None or self.finite_steps is None:
             self.names = names
             self.sums = torch.zeros(values.shape, dtype=torch.float64, device=values.device)

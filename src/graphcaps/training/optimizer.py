@@ -69,23 +69,40 @@ class ReplicaAdam:
             self.rate.fill_(rate)
 
     @torch.no_grad()
-    def step(self, rate: float | Tensor | None = None, active: Tensor | None = None) -> None:
+    def count_step(self, active: Tensor | None = None) -> bool:
+        """Counts the step that :meth:`step` takes next, on a GPU; returns whether it did."""
+        if self._on_device:
+            self._count(active)
+        return self._on_device
+
+    def _count(self, active: Tensor | None) -> None:
+        self.steps += 1 if active is None else active  # a conversion would be a kernel of its own
+
+    @torch.no_grad()
+    def step(
+        self, rate: float | Tensor | None = None, active: Tensor | None = None, *, counted: bool = False
+    ) -> None:
         """Updates all parameters that have a gradient.
 
         Args:
             rate (float or Tensor, optional): Learning rate. (default: that of the last :meth:`set_rate`)
             active (Tensor, optional): True at replicas that have a batch, ``[F]``. (default: all)
+            counted (bool): Whether :meth:`count_step` has counted this step. (default: False)
         """
         if rate is not None:
             self.set_rate(rate)
         present = [k for k, p in enumerate(self.parameters) if p.grad is not None]
-        if self.steps.device.type == "cpu" and not supports("adam_update", *self.parameters):
+        if not self._on_device:
             if isinstance(self.weight_decay, Tensor):
                 self._step_each_on_cpu(present, active)
             else:
                 self._step_on_cpu(present, active)
         else:
-            self._step_on_device(present, active)
+            self._step_on_device(present, active, counted)
+
+    @property
+    def _on_device(self) -> bool:
+        return self.steps.device.type != "cpu" or supports("adam_update", *self.parameters)
 
     def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
         """torch's fused update: of whole parameters if all replicas have taken the same number of steps, and
@@ -126,8 +143,9 @@ class ReplicaAdam:
             first = end
         self.steps += 1 if active is None else active.to(self.steps.dtype)
 
-    def _step_on_device(self, present: list[int], active: Tensor | None) -> None:
-        self.steps += 1 if active is None else active  # a conversion would be a kernel of its own
+    def _step_on_device(self, present: list[int], active: Tensor | None, counted: bool = False) -> None:
+        if not counted:
+            self._count(active)
         parameters, grads, first, second = self._tensors(present)
         adam_update_(
             parameters, grads, first, second, self.steps, self.rate, active,

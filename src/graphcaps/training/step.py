@@ -11,6 +11,7 @@ from graphcaps.data.step_batches import collate_steps
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
 from graphcaps.nn.graph_model import GraphModel
+from graphcaps.ops._triton.branches import beside
 from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.epoch_metrics import EpochMetrics
@@ -20,6 +21,9 @@ from graphcaps.training.streaming import StreamedStore
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, LossTerms
 
 __all__ = ["EagerRunner", "TrainingError", "TrainingStep"]
+
+_METRICS = 1
+"""Lane of :func:`graphcaps.ops._triton.branches.beside` for what the step itself does not read."""
 
 
 class TrainingError(GraphcapsError):
@@ -62,14 +66,19 @@ class TrainingStep:
         options = self.options if graph_weight is None else replace(self.options, graph_weight=graph_weight)
         loss = self._loss(batch, options)
         terms = loss.terms
+        # Nothing before the update reads this. Losses of all ranks are known only after the backward pass.
+        with beside(active, lane=_METRICS) as beside_gradients:
+            counted = self.adam.count_step(active)
+            if self.reduce is None:
+                self.metrics.add(terms, loss.class_scores, batch.y)
         self.adam.zero_grad()
         with profiled("backward"):
             loss.backward()
         if self.reduce is not None:
-            terms = self.reduce(self.adam.parameters, terms)
+            self.metrics.add(self.reduce(self.adam.parameters, terms), loss.class_scores, batch.y)
+        beside_gradients.join()
         with profiled("update"):
-            self.adam.step(active=active)
-        self.metrics.add(terms, loss.class_scores, batch.y)
+            self.adam.step(active=active, counted=counted)
 
 
 class EagerRunner:

@@ -23,6 +23,7 @@ KERNELS = {
     ),  # gradient through the routing
     "_both_gradients_kernel",  # hop among capsules
     *("_graph_kernel", "_loss_kernel"),  # block loss
+    *("_gram_kernel", "_routing_kernel", "_norm_kernel", "_votes_kernel", "_terms_kernel"),  # the whole step
 }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
 from graphcaps.errors import ArgumentError
-from graphcaps.ops._triton.precision import current_precision, dot_precision, use_precision
+from graphcaps.ops._triton.precision import Precision, current_precision, dot_precision, use_precision
 
 # Share of the largest magnitude: 24, 11 and 8 bits of a number count.
-TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bf16": 1.6e-2}
+TOLERANCE = {"tf32x3": 2e-6, "tf32": 2e-3, "bfloat16": 1.6e-2}
 
 
 def test_the_default_precision_is_float32(monkeypatch):
@@ -21,6 +23,15 @@ def test_the_default_precision_is_float32(monkeypatch):
     with use_precision("tf32"):
         assert dot_precision() == "tf32"
     assert current_precision() == "bf16"
+
+
+def test_no_name_of_a_kernel_is_a_type_of_triton(kernel_device):
+    """Compiled before its launch, a kernel would get the type in the place of the name."""
+    import triton.language as tl
+
+    for precision in get_args(Precision):
+        with use_precision(precision):
+            assert not tl.dtype.is_dtype(dot_precision())
 
 
 def test_another_precision_is_refused(monkeypatch):
@@ -42,5 +53,5 @@ def test_error_is_within_the_bound_of_the_precision(kernel_device, name):
     expected = a.double() @ b.double() + 1
     error = float((out - expected).abs().max() / expected.abs().max())
     assert error < TOLERANCE[name]
-    if name == "bf16":
+    if name == "bfloat16":
         assert error > TOLERANCE["tf32x3"]  # the rounding is really done

@@ -197,3 +197,38 @@ def test_many_long_lists(kernel_device: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(neighbour_sum_triton, "LONG_LIST_TILES", tiles)
     dense = _table([[1, 0], [0, -1]], density=40.0, sizes=[40, 5])
     _check(dense, 40, kernel_device, None)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("max_degree", [None, 4, 300])
+def test_sums_of_a_hop_are_the_hop_of_ones(
+    weighted: bool, max_degree: int | None, kernel_device: str
+) -> None:
+    from graphcaps.ops.propagation.neighbour_sum_triton import hop_scale, hop_sums
+
+    tables = (
+        [_table(weighted=weighted)] if max_degree == 4 else [_hub(290, weighted), _table(weighted=weighted)]
+    )
+    for edges in tables:
+        there = _moved(edges, kernel_device, max_degree=None if max_degree == 4 else max_degree)
+        with use_kernels("off"):
+            ones = (edges.node >= 0).double().unsqueeze(-1)
+            exact = (
+                edges if edges.weight is None else dataclasses.replace(edges, weight=edges.weight.double())
+            )
+            expected = propagate(ones, exact).squeeze(-1)
+        found = hop_sums(there, hop_scale(there)).cpu().double()
+        assert_equal(found, expected, "sums", TOLERANCE * 10)
+
+
+@pytest.mark.parametrize("leaves", [3, 290], ids=["short lists", "long lists"])
+def test_a_result_in_half_precision_is_rounded_once(leaves: int, kernel_device: str) -> None:
+    """Sums of long lists are joined in float32."""
+    from graphcaps.ops.propagation.neighbour_sum_triton import adjacency_product, hop_scale
+
+    there = _moved(_hub(leaves), kernel_device)
+    x = torch.randn(leaves + 7, 20, generator=torch.Generator().manual_seed(2)).to(kernel_device)
+    exact, _ = adjacency_product(x, there, hop_scale(there), True, "tf32")
+    half, _ = adjacency_product(x, there, hop_scale(there), True, "tf32", dtype=torch.float16)
+    assert half.dtype == torch.float16
+    assert torch.equal(half, exact.half())

@@ -38,9 +38,14 @@ def fast_log2(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def product(a, b, total, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
-    """``total + a b``; ``PRECISION`` is ``"tf32x3"``, ``"tf32"`` or ``"bf16"``."""
-    if PRECISION == "bf16":
+    """``total + a b``; ``PRECISION`` is ``"tf32x3"``, ``"tf32"`` or ``"bfloat16"``.
+
+    If b is in half precision, a is rounded to it.
+    """
+    if PRECISION == "bfloat16":
         result = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), total)
+    elif b.dtype == tl.float16:
+        result = tl.dot(a.to(tl.float16), b, total)
     else:
         result = tl.dot(a, b, total, input_precision=PRECISION)
     return result

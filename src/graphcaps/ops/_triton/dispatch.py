@@ -43,6 +43,8 @@ __all__ = [
     "LARGEST_ROUTED_GRAPH",
     "MOST_ASSIGNMENT_COLUMNS",
     "MOST_DENSE_CAPSULES",
+    "MOST_FUSED_CLASSES",
+    "MOST_FUSED_INPUTS",
     "MOST_ROUTED_CAPSULES",
     "MOST_SAMPLED_PAIRS",
     "TRITON_FORMS",
@@ -77,6 +79,10 @@ WIDEST_ROUTED_CAPSULE = 128
 """Largest d and d' of the routing kernels."""
 LARGEST_ROUTED_GRAPH = 16384
 """Largest number of rows of a graph in the routing kernels, which keep the sums of all its chunks."""
+MOST_FUSED_INPUTS = 64
+"""Largest number of capsules of a graph whose class level is one kernel."""
+MOST_FUSED_CLASSES = 6
+"""Largest number of classes of that kernel: a program holds a capsule of each for each of its graphs."""
 MOST_SAMPLED_PAIRS = 64
 """Largest number of partners of a node in the sampled reconstruction kernel: a program holds their rows."""
 
@@ -241,6 +247,30 @@ def _route(
     return known and small and num_graphs > 0 and min(h.numel(), J, e) > 0
 
 
+def _kernel_loss(
+    x: Tensor,
+    node: Tensor,
+    weight: Tensor,
+    votes: Tensor,
+    edge_weight: Tensor | None,
+    *,
+    max_size: int | None,
+    num_graphs: int,
+    classes: int,
+    iterations: int,
+    bits: bool,
+) -> bool:
+    """There are adjacency bits, edge weights need no gradient, and there are at least two routing iterations.
+
+    Sizes are within the limits for routing, and there are at most ``MOST_FUSED_INPUTS`` capsules per graph and
+    ``MOST_FUSED_CLASSES`` classes.
+    """
+    small = votes.size(-3) <= MOST_FUSED_INPUTS and classes <= MOST_FUSED_CLASSES
+    constant = edge_weight is None or not edge_weight.requires_grad
+    routed = _route(node, votes, votes, None, max_size=max_size, num_graphs=num_graphs)
+    return bits and constant and small and iterations > 1 and routed and _projected_capsules(x, node, weight)
+
+
 @dataclass(frozen=True)
 class TritonForm:
     """Where the Triton form of an operation is, and when it is used.
@@ -279,6 +309,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "edge_relu_sum": TritonForm("propagation.edge_relu_sum_triton", "edge_relu_sum", _edge_relu_sum),
     "next_step_keys": TritonForm("activation.activation_triton", "next_step_keys", _not_empty),
     "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics"),
+    "kernel_loss": TritonForm("fused_loss.fused_loss_triton", "kernel_loss", _kernel_loss),
     "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
     "lengths": TritonForm("lengths.lengths_triton", "lengths"),
     "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
@@ -314,6 +345,7 @@ WHOLE_BATCH = frozenset(
         *(
             "activated_norm",
             "batch_norm",
+            "kernel_loss",
             "standardise",
             "normalised_dense_hop",
             "normalised_hop",

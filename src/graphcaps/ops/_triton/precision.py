@@ -16,8 +16,9 @@ __all__ = ["DEFAULT_PRECISION", "Precision", "current_precision", "dot_precision
 _VARIABLE = "GRAPHCAPS_PRECISION"
 DEFAULT_PRECISION: Precision = "float32"
 """Used if nothing else is set."""
-# float32 is computed as three TF32 products on the tensor cores: close to float32, and faster.
-_DOT = {"float32": "tf32x3", "tf32": "tf32", "bf16": "bf16"}
+# float32 is computed as three TF32 products on the tensor cores: close to float32, and faster. No name is that of a
+# type of Triton ("bf16" is one): kernels that are compiled before their launch would get the type in its place.
+_DOT = {"float32": "tf32x3", "tf32": "tf32", "bf16": "bfloat16"}
 
 _precision: ContextVar[Precision | None] = ContextVar("precision", default=None)
 
@@ -50,5 +51,5 @@ def current_precision() -> Precision:
 
 
 def dot_precision() -> str:
-    """The same under its Triton name, for :func:`graphcaps.ops._triton.arithmetic.product`: tf32x3, tf32 or bf16."""
+    """The same as :func:`graphcaps.ops._triton.arithmetic.product` takes it: tf32x3, tf32 or bfloat16."""
     return _DOT[current_precision()]

@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.types import EdgeTable
+from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["count_tiles", "first_row_at", "tile_at", "tile_table"]
+__all__ = ["batch_tiles", "count_tiles", "first_row_at", "tile_at", "tile_table"]
 
 _BLOCK = 128  # tiles of a program that looks them up
 
@@ -47,6 +47,12 @@ def tile_table(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any])
         memo[key] = table
     cached: Tensor = memo[key]
     return cached
+
+
+def batch_tiles(edges: EdgeTable, segments: Segments, height: int) -> Tensor:
+    """:func:`tile_table` of the graphs of a batch, which all its operations share."""
+    memo = edges.memo if edges.graphs is segments.ptr else segments.memo
+    return tile_table(segments.ptr, edges, height, memo)
 
 
 @triton.jit

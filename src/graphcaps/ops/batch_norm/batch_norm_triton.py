@@ -21,6 +21,7 @@ __all__ = [
     "Grid",
     "add_tables",
     "batch_norm",
+    "combine_statistics",
     "mask_bytes",
     "real_rows",
     "row_statistics",
@@ -31,7 +32,9 @@ __all__ = [
 ]
 
 _MOST_PARTS = 64
-"""Largest number of parts of a replica: what the combining kernel holds at once."""
+"""Largest number of parts of a replica that rows are split into; the combining kernel holds all parts at once."""
+_COMBINED_NUMBERS = 4096
+"""Numbers of a table that a program of the combining kernel holds."""
 _ADDED_PARTS, _ADDED_COLUMNS = 256, 8
 """Parts and columns of a step of the kernel that adds tables: its steps wait for each other, so they are few."""
 
@@ -282,11 +285,28 @@ def row_statistics(
         x, mask_or_x, means, squares, counts, g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V),
         UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
+    return combine_statistics(means, squares, counts, running, momentum)
+
+
+def combine_statistics(
+    means: Tensor, squares: Tensor, counts: Tensor, running: tuple[Tensor, Tensor], momentum: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance ``[*lead, C]`` and count ``[replicas]`` of all rows, from those of their parts.
+
+    Args:
+        means, squares (Tensor): Mean and sum of squared deviations of each part, ``[replicas, parts, C]``.
+        counts (Tensor): Number of rows of each part, ``[replicas, parts]``.
+        running (tuple): Running mean and variance, ``[*lead, C]``, updated in place.
+        momentum (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
+    """
+    replicas, parts, C = means.shape
     mean, var = (torch.empty_like(running[0]) for _ in range(2))
-    count = x.new_empty(g.replicas)
-    _combine_kernel[(g.replicas, triton.cdiv(g.C, 32))](
-        means, squares, counts, mean, var, count, *running, g.C, g.parts, momentum,
-        PARTS=_MOST_PARTS, WIDTH=32, num_warps=4,
+    count = means.new_empty(replicas)
+    held = max(_MOST_PARTS, int(triton.next_power_of_2(parts)))
+    width = max(1, min(32, _COMBINED_NUMBERS // held))
+    _combine_kernel[(replicas, triton.cdiv(C, width))](
+        means, squares, counts, mean, var, count, *running, C, parts, momentum,
+        PARTS=held, WIDTH=width, num_warps=4,
     )  # fmt: skip
     return mean, var, count
 

@@ -1,12 +1,14 @@
 """Statistics of batch normalisation and the mean capsule of every graph, in one pass over the rows.
 
 Both follow from the mean and the squared deviations of each graph, so the rows are read once. The mean capsule is that
-of the normalised rows, which are not stored.
+of the normalised rows, which are not stored. A weighted sum of these rows follows from the weighted mean of the graph
+in the same way.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
@@ -20,13 +22,28 @@ __all__ = ["graph_statistics"]
 
 _NUMBERS = 2048
 """Numbers of a tile of rows."""
-_STAGES = 3
-"""Tiles that are loaded at a time."""
+_STAGES, _LARGE = 3, 128
+"""Tiles that are loaded at a time, through shared memory, if graphs may have more rows than the second number. Small
+graphs have few tiles, and programs without shared memory fit more often."""
 _PIECES, _COLUMNS = 256, 8
 """Graphs and columns of a step of the kernel that joins graphs: its steps wait for each other, so they are few."""
 
 Statistics = tuple[Tensor, Tensor, Tensor]
 """Mean and variance ``[*lead, C]`` and number ``[replicas]`` of the real rows."""
+
+
+class GraphMoments(NamedTuple):
+    """What one pass over the rows of a batch computes.
+
+    Args:
+        statistics (tuple): Of the rows of all graphs.
+        means (Tensor, optional): Mean of each graph after normalisation, ``[*lead, B, C]``.
+        sums (Tensor, optional): Weighted sum of each graph after normalisation, ``[*lead, B, C]``.
+    """
+
+    statistics: Statistics
+    means: Tensor | None
+    sums: Tensor | None
 
 
 def graph_statistics(
@@ -40,7 +57,8 @@ def graph_statistics(
     epsilon: float,
     divisor: float | None,
     max_size: int | None = None,
-) -> tuple[Statistics, Tensor | None]:
+    row_weights: Tensor | None = None,
+) -> GraphMoments:
     """Statistics of the rows of all graphs, and the mean of each graph after normalisation.
 
     Args:
@@ -51,9 +69,8 @@ def graph_statistics(
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
         divisor (float, optional): Divides the sum of a graph; 0 stands for its number of rows, ``None`` for no mean.
         max_size (int, optional): Upper bound on the rows of a graph; if known, large graphs are split into chunks.
-
-    Returns:
-        tuple: The statistics, and the means ``[*lead, B, C]`` or ``None``.
+        row_weights (Tensor, optional): At least 0; if given, the rows of a graph are also summed with these weights,
+            ``[*lead, V]``.
     """
     *lead, V, C = x.shape
     B, L = ptr.size(-1) - 1, math.prod(lead)
@@ -61,25 +78,32 @@ def graph_statistics(
     unit = load_width(C)
     width = min(128, max(16, triton.next_power_of_2(C)))
     means, squares = x.new_empty(parts, L, B, C), x.new_empty(parts, L, B, C)
+    weighted, masses = means, means  # not read without weights
+    if row_weights is not None:
+        weighted, masses = x.new_empty(parts, L, B, C), x.new_empty(parts, L, B)
     if means.numel():
         _moments_kernel[(B, L, parts * triton.cdiv(C, width))](
-            x, ptr, means, squares, V, B, L, rows_per_chunk(parts, V), C // unit,
-            UNIT=unit, ROWS=min(128, _NUMBERS // width), WIDTH=width, STAGES=_STAGES, num_warps=4,
+            x, ptr, x if row_weights is None else row_weights.contiguous(), means, squares, weighted, masses,
+            V, B, L, rows_per_chunk(parts, V), C // unit, WEIGHTED=row_weights is not None,
+            UNIT=unit, ROWS=min(128, _NUMBERS // width), WIDTH=width, num_warps=4,
+            STAGES=1 if max_size is not None and max_size <= _LARGE else _STAGES,
         )  # fmt: skip
     mean, var, count = x.new_empty(*lead, C), x.new_empty(*lead, C), x.new_empty(L)
     means_out = None if divisor is None else x.new_empty(*lead, B, C)
+    sums_out = None if row_weights is None else x.new_empty(*lead, B, C)
     _join_kernel[(L, triton.cdiv(C, _COLUMNS))](
-        means, squares, ptr, mean, var, count, *running, weight, bias, mean if means_out is None else means_out,
+        means, squares, weighted, masses, ptr, mean, var, count, *running, weight, bias,
+        mean if means_out is None else means_out, mean if sums_out is None else sums_out,
         B, L, rows_per_chunk(parts, V), C, parts, momentum, epsilon, float(divisor or 0.0),
-        MEANS=means_out is not None, PIECES=_PIECES, WIDTH=_COLUMNS, num_warps=4,
+        MEANS=means_out is not None, SUMS=sums_out is not None, PIECES=_PIECES, WIDTH=_COLUMNS, num_warps=4,
     )  # fmt: skip
-    return (mean, var, count), means_out
+    return GraphMoments((mean, var, count), means_out, sums_out)
 
 
 @triton.jit(do_not_specialize=["V", "B", "L", "ROWS_PER_CHUNK", "units"])
 def _moments_kernel(  # type: ignore[no-untyped-def]
-    x, ptr, means, squares, V, B, L, ROWS_PER_CHUNK, units,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr,
+    x, ptr, row_weights, means, squares, weighted, masses, V, B, L, ROWS_PER_CHUNK, units,
+    WEIGHTED: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     C = units * UNIT
     b = tl.program_id(0)
@@ -95,13 +119,21 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     pivot = tl.load(origin + columns, mask=wide & (start < end), other=0.0)
     total = tl.zeros([ROWS, WIDTH], tl.float32)
     square = tl.zeros([ROWS, WIDTH], tl.float32)
+    leaning = tl.zeros([ROWS, WIDTH], tl.float32)
+    mass = tl.zeros([ROWS], tl.float32)
+    row_weights += r * V + start
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     for first in tl.range(0, end - start, ROWS, num_stages=STAGES):
-        valid = (first + tl.arange(0, ROWS) < end - start)[:, None] & wide[None, :]
+        is_row = first + tl.arange(0, ROWS) < end - start
+        valid = is_row[:, None] & wide[None, :]
         values = tl.load(origin + first * C + local, mask=valid, other=0.0)
         difference = tl.where(valid, values - pivot[None, :], 0.0)
         total += difference
         square += difference * difference
+        if WEIGHTED:
+            share = tl.load(row_weights + first + tl.arange(0, ROWS), mask=is_row, other=0.0)
+            leaning += share[:, None] * difference
+            mass += share
     n = tl.maximum(end - start, 1).to(tl.float32)
     step = tl.sum(total, 0) / n
     mean = pivot + step
@@ -109,6 +141,11 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     offsets = ((part * L + r) * B + b) * C + columns
     tl.store(means + offsets, mean, mask=wide)
     tl.store(squares + offsets, squared, mask=wide)
+    if WEIGHTED:
+        all_mass = tl.sum(mass, 0)
+        lean = tl.sum(leaning, 0) / tl.where(all_mass > 0, all_mass, 1.0)
+        tl.store(weighted + offsets, pivot + lean, mask=wide)
+        tl.store(masses + (part * L + r) * B + b, all_mass)
 
 
 @triton.jit
@@ -121,9 +158,9 @@ def _size(ptr, B, replica, b, part, is_piece, ROWS_PER_CHUNK):  # type: ignore[n
 
 @triton.jit(do_not_specialize=["B", "L", "ROWS_PER_CHUNK", "C", "parts"])
 def _join_kernel(  # type: ignore[no-untyped-def]
-    means, squares, ptr, mean_out, var_out, count_out, running_mean, running_var, weight, bias, out,
-    B, L, ROWS_PER_CHUNK, C, parts, momentum, epsilon, divisor,
-    MEANS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr,
+    means, squares, weighted, masses, ptr, mean_out, var_out, count_out, running_mean, running_var, weight, bias,
+    means_out, sums_out, B, L, ROWS_PER_CHUNK, C, parts, momentum, epsilon, divisor,
+    MEANS: tl.constexpr, SUMS: tl.constexpr, PIECES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     replica = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
@@ -157,21 +194,36 @@ def _join_kernel(  # type: ignore[no-untyped-def]
     if tl.program_id(1) == 0:
         tl.store(count_out + replica, total)
     update_running(running_mean, running_var, column_offset, wide, mean, var, total, momentum)
-    if MEANS:
+    if MEANS or SUMS:
         factor = tl.rsqrt(var + epsilon) * tl.load(weight + column_offset, mask=wide, other=0.0)
         shift = tl.load(bias + column_offset, mask=wide, other=0.0)
         for start_piece in range(0, B, PIECES):
             b = start_piece + lane
             is_piece = b < B
             valid = is_piece[:, None] & wide[None, :]
+            out_at = (replica * B + b)[:, None] * C + columns[None, :]
             size = tl.zeros([PIECES], tl.float32)
             value = tl.zeros([PIECES, WIDTH], tl.float32)
+            mass = tl.zeros([PIECES], tl.float32)
+            leaning = tl.zeros([PIECES, WIDTH], tl.float32)
             for part in range(0, parts):
                 n = _size(ptr, B, replica, b, part, is_piece, ROWS_PER_CHUNK)
-                offsets = ((part * L + replica) * B + b)[:, None] * C + columns[None, :]
-                deviation = tl.load(means + offsets, mask=valid, other=0.0) - mean[None, :]
-                size += n
-                value += n[:, None] * deviation
-            under = tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
-            value = (value * factor[None, :] + size[:, None] * shift[None, :]) / under[:, None]
-            tl.store(out + (replica * B + b)[:, None] * C + columns[None, :], value, mask=valid)
+                piece = (part * L + replica) * B + b
+                offsets = piece[:, None] * C + columns[None, :]
+                if MEANS:
+                    deviation = tl.load(means + offsets, mask=valid, other=0.0) - mean[None, :]
+                    size += n
+                    value += n[:, None] * deviation
+                if SUMS:  # of a chunk without rows, both are 0
+                    deviation = tl.load(weighted + offsets, mask=valid, other=0.0) - mean[None, :]
+                    weight_of = tl.load(masses + piece, mask=is_piece, other=0.0)
+                    mass += weight_of
+                    leaning += weight_of[:, None] * deviation
+            if MEANS:
+                under = tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
+                value = (value * factor[None, :] + size[:, None] * shift[None, :]) / under[:, None]
+                tl.store(means_out + out_at, value, mask=valid)
+            if SUMS:
+                tl.store(
+                    sums_out + out_at, leaning * factor[None, :] + mass[:, None] * shift[None, :], mask=valid
+                )

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops._triton.arithmetic import product
 from graphcaps.ops._triton.precision import dot_precision
 
-__all__ = ["class_code"]
+__all__ = ["class_code", "code_parameter_gradients"]
 
 _GRAPHS = 16  # of a tile
 _SUMMED = 64  # graphs of a step of the sum over graphs: its steps wait for each other, so they are few
@@ -77,6 +77,22 @@ class _ClassCode(torch.autograd.Function):
                 S=_SUMMED // 2 if ctx.precision == "tf32x3" else _SUMMED, num_warps=4, num_stages=3,
             )  # fmt: skip
         return du, None, dweight, dbias, None
+
+
+def code_parameter_gradients(
+    capsules: Tensor, y: Tensor, weight: Tensor, dcode: Tensor, precision: str
+) -> tuple[Tensor, Tensor]:
+    """Gradients of weight and bias from that of the code before its ReLU, ``[*lead, B, E]``; all contiguous."""
+    *lead, B, classes, d = capsules.shape
+    E, F = weight.size(-1), torch.Size(lead).numel()
+    dweight, dbias = torch.empty_like(weight), dcode.new_empty(*lead, E)
+    unused = dcode  # not read: there are no programs for the gradient of the capsules
+    _code_backward_kernel[(triton.cdiv(E, _OUT), F, classes * triton.cdiv(d, _OUT))](
+        capsules, y, weight, unused, dcode, unused, dweight, dbias, B, classes, d, E, 0,
+        RELU=False, PRECISION=precision, R=_GRAPHS, K=_step(precision), C=_OUT,
+        S=_SUMMED // 2 if precision == "tf32x3" else _SUMMED, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return dweight, dbias
 
 
 @triton.jit(do_not_specialize=["B", "classes"])

@@ -38,7 +38,17 @@ from graphcaps.ops.activation.hashed_dropout import HashedDropout
 from graphcaps.ops.batch_norm.batch_norm_triton import mask_bytes
 from graphcaps.types import FeatureRows
 
-__all__ = ["feature_statistics", "project", "projected_capsules"]
+__all__ = [
+    "CapsuleOptions",
+    "Capsules",
+    "combine_products",
+    "feature_statistics",
+    "fold_projection",
+    "project",
+    "projected_capsules",
+    "weight_products",
+    "write_capsules",
+]
 
 _PROGRAMS = 264
 """Programs of the gradient that a large GPU runs at a time; the rows of a replica are split into parts accordingly."""
@@ -183,10 +193,13 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _store_capsules(  # type: ignore[no-untyped-def]
-    u, z, offset, keys, threshold, scale, replica, first, origin, real, inside, D, epsilon,
-    EACH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    u, squares, z, offset, keys, threshold, scale, replica, first, V, real, inside, D, epsilon,
+    KEEP: tl.constexpr, EACH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Stores squash(dropout(ReLU(z + offset))) of the rows from ``first`` on; 0 where they are not real."""
+    """Stores squash(h) with h = dropout(ReLU(z + offset)) of the rows from ``first`` on; 0 where they are not real.
+
+    ``KEEP``: also the squared length of h, with which the gradient needs no z.
+    """
     columns = tl.arange(0, WIDTH)
     wide = columns < D
     shift = tl.load(offset + replica * D + columns, mask=wide, other=0.0)
@@ -195,7 +208,10 @@ def _store_capsules(  # type: ignore[no-untyped-def]
     factors = dropout_factors(first * D + local, draws, real[:, None] & wide[None, :])
     value = z + shift[None, :]
     h = tl.where(value > 0, value, 0.0) * factors
-    tl.store(u + origin + local, squash_rows(h, epsilon), mask=inside[:, None] & wide[None, :])
+    origin = replica * V + first
+    tl.store(u + origin * D + local, squash_rows(h, epsilon), mask=inside[:, None] & wide[None, :])
+    if KEEP:
+        tl.store(squares + origin + tl.arange(0, ROWS), tl.sum(h * h, 1), mask=inside)
 
 
 @triton.jit
@@ -207,12 +223,13 @@ def _entry(columns, values, start, count, k):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["V", "C", "units", "blocks", "threshold"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
-    node, ptr, columns, values, folded, offset, out, keys, u, V, C, units, blocks, threshold, scale, epsilon,
-    UNIT: tl.constexpr, CAPSULES: tl.constexpr, EACH: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    node, ptr, columns, values, folded, offset, out, keys, u, squares, V, C, units, blocks, threshold, scale, epsilon,
+    UNIT: tl.constexpr, Z: tl.constexpr, CAPSULES: tl.constexpr, SQUARES: tl.constexpr, EACH: tl.constexpr,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """A block of rows: their entries times rows of ``folded``, one entry of each row at a time.
 
-    ``CAPSULES``: their capsules are stored too, and the offset is not added to ``out``.
+    ``CAPSULES``: their capsules are stored, and the offset is not added to what is stored if ``Z``.
     """
     D = units * UNIT
     replica = (tl.program_id(0) // blocks).to(tl.int64)
@@ -253,19 +270,20 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
             next_value_after,
         )
     offsets = rows_at[:, None] * D + at[None, :]
-    tl.store(out + offsets, tl.where(real[:, None], total, 0.0), mask=inside[:, None] & wide)
+    if Z:
+        tl.store(out + offsets, tl.where(real[:, None], total, 0.0), mask=inside[:, None] & wide)
     if CAPSULES:
         _store_capsules(
-            u, total, offset, keys, threshold, scale, replica, first, (replica * V + first) * D, real, inside, D,
-            epsilon, EACH, ROWS, WIDTH,
+            u, squares, total, offset, keys, threshold, scale, replica, first, V, real, inside, D, epsilon,
+            SQUARES, EACH, ROWS, WIDTH,
         )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["V", "c_units", "d_units", "blocks", "threshold"])
 def _dense_rows_kernel(  # type: ignore[no-untyped-def]
-    x, node, shift, mean, folded, offset, out, keys, u, V, c_units, d_units, blocks, threshold, scale, epsilon,
-    C_UNIT: tl.constexpr, D_UNIT: tl.constexpr, PRECISION: tl.constexpr, EACH: tl.constexpr,
-    ROWS: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
+    x, node, shift, mean, folded, offset, out, keys, u, squares, V, c_units, d_units, blocks, threshold, scale, epsilon,
+    C_UNIT: tl.constexpr, D_UNIT: tl.constexpr, PRECISION: tl.constexpr, Z: tl.constexpr, SQUARES: tl.constexpr,
+    EACH: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """The same for features that are not sparse; rows are centred before they are rounded to a lower precision."""
     C, D = c_units * C_UNIT, d_units * D_UNIT
@@ -288,28 +306,14 @@ def _dense_rows_kernel(  # type: ignore[no-untyped-def]
         offsets = (replica * C + channels)[:, None] * D + columns[None, :]
         weights = tl.load(folded + offsets, mask=is_channel[:, None] & wide[None, :], other=0.0)
         total = product(values - centre[None, :], weights, total, PRECISION)
-    origin = (replica * V + first) * D
-    local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]
-    stored = inside[:, None] & wide[None, :]
-    tl.store(out + origin + local, tl.where(real[:, None], total, 0.0), mask=stored)
+    if Z:
+        local = tl.arange(0, ROWS)[:, None] * D + columns[None, :]
+        stored = inside[:, None] & wide[None, :]
+        tl.store(out + (replica * V + first) * D + local, tl.where(real[:, None], total, 0.0), mask=stored)
     _store_capsules(
-        u,
-        total,
-        offset,
-        keys,
-        threshold,
-        scale,
-        replica,
-        first,
-        origin,
-        real,
-        inside,
-        D,
-        epsilon,
-        EACH,
-        ROWS,
-        WIDTH,
-    )
+        u, squares, total, offset, keys, threshold, scale, replica, first, V, real, inside, D, epsilon,
+        SQUARES, EACH, ROWS, WIDTH,
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["V", "c_units", "d_units", "parts", "steps"])
@@ -417,7 +421,7 @@ def _split_rows(V: int, rows: int, programs: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class _CapsuleOptions:
+class CapsuleOptions:
     """What follows the projection: dropout, and ε of the squash."""
 
     dropout: HashedDropout | None = None
@@ -453,22 +457,21 @@ def _fold(
 
 
 def _project_entries(
-    rows: FeatureRows, folded: Tensor, offset: Tensor, capsules: Tensor | None, options: _CapsuleOptions
-) -> Tensor:
-    """Rows of the projection from their entries, ``[*lead, V, d]``; with ``capsules``, these are written too."""
+    rows: FeatureRows, folded: Tensor, offset: Tensor, out: Capsules, options: CapsuleOptions
+) -> None:
+    """Rows of the projection from their entries."""
     table, node, (C, D) = rows.table, rows.node.contiguous(), folded.shape[-2:]
     V, replicas = node.size(-1), folded.numel() // (C * D)
-    out = folded.new_empty(*node.shape, D)
+    written = out.pointers(folded)
     unit, width = load_width(D), _width(D, 128)
     tall = min(64, (2048 if unit > 1 else 1024) // width)
     blocks = triton.cdiv(V, tall)
     # Rows of a replica are computed one after another, because they read the same rows of the weight.
     _rows_kernel[(replicas * blocks, triton.cdiv(D, width))](
-        node, table.ptr, table.columns, table.values, folded, offset, out, options.keys(node),
-        out if capsules is None else capsules, V, C, D // unit, blocks, *options.numbers,
-        UNIT=unit, CAPSULES=capsules is not None, EACH=options.each, ROWS=tall, WIDTH=width, num_warps=4,
+        node, table.ptr, table.columns, table.values, folded, offset, written["out"], options.keys(node),
+        written["u"], written["squares"], V, C, D // unit, blocks, *options.numbers,
+        UNIT=unit, CAPSULES=out.u is not None, **out.switches, EACH=options.each, ROWS=tall, WIDTH=width, num_warps=4,
     )  # fmt: skip
-    return out
 
 
 def _project_rows(
@@ -476,25 +479,24 @@ def _project_rows(
     folded: Tensor,
     offset: Tensor,
     mean: Tensor,
-    capsules: Tensor,
-    options: _CapsuleOptions,
+    out: Capsules,
+    options: CapsuleOptions,
     precision: str,
-) -> Tensor:
+) -> None:
     """The same from the rows of a table that is not sparse; in bf16, signs before the ReLU would often be wrong."""
     table, node, (C, D) = rows.table, rows.node.contiguous(), folded.shape[-2:]
     V, replicas = node.size(-1), folded.numel() // (C * D)
-    out, width = folded.new_empty(*node.shape, D), _width(D, 128)
+    written, width = out.pointers(folded), _width(D, 128)
     blocks = triton.cdiv(V, _DENSE_ROWS)
     _dense_rows_kernel[(replicas * blocks,)](
-        table.x, node, table.shift, mean, folded, offset, out, options.keys(node), capsules,
-        V, C // load_width(C), D // load_width(D), blocks, *options.numbers,
-        C_UNIT=load_width(C), D_UNIT=load_width(D), PRECISION="tf32" if precision == "bf16" else precision,
-        EACH=options.each, ROWS=_DENSE_ROWS, CHANNELS=32, WIDTH=width, num_warps=4, num_stages=3,
+        table.x, node, table.shift, mean, folded, offset, written["out"], options.keys(node), written["u"],
+        written["squares"], V, C // load_width(C), D // load_width(D), blocks, *options.numbers,
+        C_UNIT=load_width(C), D_UNIT=load_width(D), PRECISION="tf32" if precision == "bfloat16" else precision,
+        **out.switches, EACH=options.each, ROWS=_DENSE_ROWS, CHANNELS=32, WIDTH=width, num_warps=4, num_stages=3,
     )  # fmt: skip
-    return out
 
 
-def _weight_products(rows: FeatureRows, mean: Tensor, grad: Tensor, weight: Tensor, precision: str) -> Tensor:
+def weight_products(rows: FeatureRows, mean: Tensor, grad: Tensor, weight: Tensor, precision: str) -> Tensor:
     """(x − μ)ᵀ dz over parts of the rows, ``[replicas, parts, C, d]``."""
     table, node = rows.table, rows.node.contiguous()
     V, (C, D) = node.size(-1), weight.shape[-2:]
@@ -510,7 +512,7 @@ def _weight_products(rows: FeatureRows, mean: Tensor, grad: Tensor, weight: Tens
     return products
 
 
-def _combine(
+def combine_products(
     products: Tensor, weight: Tensor, scale: Tensor, norm: tuple[Tensor, Tensor, Tensor] | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of W, γ and β; ``norm``: β, 1 / σ and the gradient of the offset. Without it β has no gradient."""
@@ -532,15 +534,72 @@ class _Project(torch.autograd.Function):
         ctx.rows, ctx.precision = rows, dot_precision()
         ctx.save_for_backward(weight, scale, mean)
         folded, offset = _fold(weight, scale, mean, None, centred=False)
-        return _project_entries(rows, folded, offset, None, _CapsuleOptions())
+        z = weight.new_empty(*rows.node.shape, weight.size(-1))
+        _project_entries(rows, folded, offset, Capsules(z=z), CapsuleOptions())
+        return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         weight, scale, mean = ctx.saved_tensors
-        products = _weight_products(ctx.rows, mean, grad.contiguous(), weight, ctx.precision)
-        dweight, dscale, _ = _combine(products, weight, scale, None)
+        products = weight_products(ctx.rows, mean, grad.contiguous(), weight, ctx.precision)
+        dweight, dscale, _ = combine_products(products, weight, scale, None)
         return None, dweight, dscale, None
+
+
+@dataclass(frozen=True)
+class Capsules:
+    """Where a projection writes its results; what is ``None`` is not written.
+
+    Args:
+        u (Tensor, optional): Capsules, ``[*lead, V, d]``.
+        z (Tensor, optional): The projection before ReLU, without its offset if there is ``u``, ``[*lead, V, d]``.
+        squares (Tensor, optional): Squared lengths before the squash, ``[*lead, V]``.
+    """
+
+    u: Tensor | None = None
+    z: Tensor | None = None
+    squares: Tensor | None = None
+
+    def pointers(self, unused: Tensor) -> dict[str, Tensor]:
+        """Arguments of the kernels; ``unused`` replaces tensors that are not written."""
+        tensors = {"out": self.z, "u": self.u, "squares": self.squares}
+        return {name: unused if tensor is None else tensor for name, tensor in tensors.items()}
+
+    @property
+    def switches(self) -> dict[str, bool]:
+        """Compile-time options of the kernels."""
+        return {"Z": self.z is not None, "SQUARES": self.squares is not None}
+
+
+def fold_projection(
+    rows: FeatureRows,
+    weight: Tensor,
+    bias: Tensor,
+    norm: tuple[Tensor, Tensor],
+    statistics: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """The projection with the normalisation folded in: weight ``[*lead, C, d]`` and offset ``[*lead, d]``.
+
+    All tensors are contiguous; arguments as in :func:`projected_capsules`.
+    """
+    (gamma, beta), (mean, rstd) = norm, statistics
+    return _fold(weight, gamma, mean, (bias, beta, rstd), centred=not rows.table.sparse)
+
+
+def write_capsules(
+    rows: FeatureRows,
+    folded: tuple[Tensor, Tensor],
+    mean: Tensor,
+    out: Capsules,
+    options: CapsuleOptions,
+    precision: str,
+) -> None:
+    """Writes the primary capsules of a projection from :func:`fold_projection`."""
+    if rows.table.sparse:
+        _project_entries(rows, *folded, out, options)
+    else:
+        _project_rows(rows, *folded, mean, out, options, precision)
 
 
 class _ProjectedCapsules(torch.autograd.Function):
@@ -555,17 +614,16 @@ class _ProjectedCapsules(torch.autograd.Function):
         mean: Tensor,
         rstd: Tensor,
         mask: Tensor | None,
-        options: _CapsuleOptions,
+        options: CapsuleOptions,
+        need_grad: bool,
     ) -> Tensor:
         weight, bias, gamma, beta = (each.contiguous() for each in (weight, bias, gamma, beta))
         mean, rstd, precision = mean.contiguous(), rstd.contiguous(), dot_precision()
-        sparse = rows.table.sparse
-        folded, offset = _fold(weight, gamma, mean, (bias, beta, rstd), centred=not sparse)
         u = weight.new_empty(*rows.node.shape, weight.size(-1))
-        if sparse:
-            z = _project_entries(rows, folded, offset, u, options)
-        else:
-            z = _project_rows(rows, folded, offset, mean, u, options, precision)
+        z = torch.empty_like(u) if need_grad else None
+        folded = fold_projection(rows, weight, bias, (gamma, beta), (mean, rstd))
+        write_capsules(rows, folded, mean, Capsules(u, z), options, precision)
+        offset = folded[1]
         ctx.save_for_backward(weight, gamma, beta, mean, rstd, z, offset, mask)
         ctx.rows, ctx.precision, ctx.options = rows, precision, options
         return u
@@ -576,9 +634,9 @@ class _ProjectedCapsules(torch.autograd.Function):
         weight, gamma, beta, mean, rstd, z, offset, mask = ctx.saved_tensors
         options = ctx.options
         dz, doffset = activation_gradients(z, offset, mask, grad, options.dropout, True, options.epsilon)
-        products = _weight_products(ctx.rows, mean, dz, weight, ctx.precision)
-        dweight, dgamma, dbeta = _combine(products, weight, gamma, (beta, rstd, doffset))
-        return None, dweight, doffset, dgamma, dbeta, None, None, None, None
+        products = weight_products(ctx.rows, mean, dz, weight, ctx.precision)
+        dweight, dgamma, dbeta = combine_products(products, weight, gamma, (beta, rstd, doffset))
+        return None, dweight, doffset, dgamma, dbeta, *[None] * 5
 
 
 def feature_statistics(
@@ -614,7 +672,10 @@ def projected_capsules(
     mask: Tensor | None,
 ) -> Tensor:
     """As :func:`graphcaps.ops.projection.projection.projected_capsules`, in float32."""
-    options = _CapsuleOptions(dropout, epsilon)
+    options = CapsuleOptions(dropout, epsilon)
     mask = rows.node >= 0 if mask is None else mask  # padding is that of the rows
-    u: Tensor = _ProjectedCapsules.apply(rows, weight, bias, *norm, *statistics, mask_bytes(mask), options)
+    need_grad = torch.is_grad_enabled() and any(each.requires_grad for each in (weight, bias, *norm))
+    u: Tensor = _ProjectedCapsules.apply(
+        rows, weight, bias, *norm, *statistics, mask_bytes(mask), options, need_grad
+    )
     return u

@@ -30,6 +30,7 @@ __all__ = [
     "NormTerms",
     "adjacency_product",
     "hop_scale",
+    "hop_sums",
     "neighbour_lists",
     "neighbour_sum",
     "propagate",
@@ -46,7 +47,7 @@ _DEGREE_ENTRIES = 128
 """Of these, entries of a row if some rows have more than ``_SMALL_DEGREE``."""
 _WORD = 32
 """Bits of a word, and rows of x in a step."""
-_PIECES = {"tf32x3": 3, "tf32": 2, "bf16": 1}
+_PIECES = {"tf32x3": 3, "tf32": 2, "bfloat16": 1}
 """bfloat16 pieces of 8 bits each: 24, 16 (tf32 has 11 bits, at the same cost) and 8 bits."""
 
 
@@ -300,6 +301,30 @@ def _weighted_scale_kernel(  # type: ignore[no-untyped-def]
     tl.store(scale + row, tl.where(start >= 0, root, 0.0), mask=inside)
 
 
+@triton.jit(do_not_specialize=["N"])
+def _hop_sums_kernel(  # type: ignore[no-untyped-def]
+    starts, counts, first, neighbours, weight, scale, sums, N, V,
+    WEIGHTED: tl.constexpr, ROWS: tl.constexpr, ENTRIES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = row < N
+    own = tl.load(scale + row, mask=inside, other=0.0)
+    lane = tl.arange(0, ENTRIES)[None, :]
+    row_ = row[:, None]
+    start_ = tl.load(starts + row_, mask=row_ < N, other=-1)
+    count_ = tl.load(counts + row_, mask=row_ < N, other=0)
+    graph_ = row_ // V * V + tl.load(first + row_, mask=row_ < N, other=0)
+    total = tl.zeros([ROWS, ENTRIES], tl.float32)
+    for k in range(0, tl.max(tl.load(counts + row, mask=inside, other=0), 0), ENTRIES):
+        has = k + lane < count_
+        neighbour = graph_ + tl.load(neighbours + (start_ + (k + lane)), mask=has, other=0)
+        values = tl.load(scale + neighbour, mask=has, other=0.0)
+        if WEIGHTED:
+            values *= tl.load(weight + (start_ + (k + lane)), mask=has, other=0.0)
+        total += values
+    tl.store(sums + row, own * (own + tl.sum(total, 1)), mask=inside)
+
+
 @triton.jit
 def _lists_at(starts, counts, first, rows, V):  # type: ignore[no-untyped-def]
     """First entry, number of neighbours and first row of the graph of each row."""
@@ -312,7 +337,7 @@ def _lists_at(starts, counts, first, rows, V):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["B", "V", "units", "parts", "EACH"])
 def _lists_product_kernel(  # type: ignore[no-untyped-def]
-    x, out, starts, counts, first, neighbours, weight, scale,
+    x, out, tails, starts, counts, first, neighbours, weight, scale,
     mean, var, gamma, beta, before, mean_grad, index, graphs, grad_sums, grad_hat_sums, epsilon, divisor,
     B, V, units, parts, EACH, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr,
     NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr,
@@ -331,6 +356,7 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
     wide = columns < D
     x += base * D
     out += base * D
+    tails += base * D
     before += base * D
     starts += base
     counts += base
@@ -375,8 +401,8 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
             part *= share
         if GRADIENT_SUMS:
             inputs = tl.load(before + offsets, mask=valid, other=0.0)
-        if TAIL:  # the sum of the rest of a long list is stored in the output
-            rest = tl.load(out + offsets, mask=valid & (count > HEAD), other=0.0)
+        if TAIL:  # the sum of the rest of a long list
+            rest = tl.load(tails + offsets, mask=valid & (count > HEAD), other=0.0)
         if SELF_LOOPS:
             if NORMED:
                 total = _normalise(total, centre, factor, shift)
@@ -620,15 +646,42 @@ def hop_scale(edges: EdgeTable) -> Tensor:
     return scale
 
 
+def hop_sums(edges: EdgeTable, scale: Tensor) -> Tensor:
+    """Sums over the rows of the symmetric matrix Â of the hop, 0 at padding, ``[*lead, V]``.
+
+    Args:
+        edges (EdgeTable): A; weights, if there are any, get no gradient.
+        scale (Tensor): From :func:`hop_scale`.
+    """
+    _, start, count = neighbour_lists(edges)
+    sums, rows = torch.empty_like(scale), scale.numel()
+    entries = _DEGREE_ENTRIES
+    if edges.max_degree is not None:
+        entries = min(entries, max(4, int(triton.next_power_of_2(edges.max_degree))))
+    height = _DEGREE_NUMBERS // entries
+    if rows:
+        _hop_sums_kernel[(triton.cdiv(rows, height),)](
+            start, count, edges.first.contiguous(), edges.neighbours,
+            scale if edges.weight is None else edges.weight.detach().contiguous(), scale, sums, rows, scale.size(-1),
+            WEIGHTED=edges.weight is not None, ROWS=height, ENTRIES=entries,
+        )  # fmt: skip
+    return sums
+
+
 def _has_small_degrees(edges: EdgeTable) -> bool:
     return edges.max_degree is not None and edges.max_degree <= _SMALL_DEGREE
 
 
 def _lists_product(
-    x: Tensor, edges: EdgeTable, scale: Tensor | None, self_loops: bool, terms: NormTerms | None = None
+    x: Tensor,
+    edges: EdgeTable,
+    scale: Tensor | None,
+    self_loops: bool,
+    terms: NormTerms | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     x = x.contiguous()
-    out = torch.empty_like(x)
+    out = torch.empty_like(x, dtype=dtype)
     V, d = x.shape[-2:]
     if not x.numel():
         return out, None
@@ -650,10 +703,11 @@ def _lists_product(
                               "LONG": V * d >= 2**31, "WIDTH": width}  # fmt: skip
     weight = x if edges.weight is None else edges.weight.detach().contiguous()
     scale_or_x = x if scale is None else scale.detach().contiguous()
+    tails = out if small or out.dtype == x.dtype else torch.empty_like(x)
     if not small:
-        _sum_long_lists(x, out, lists, first, edges.neighbours, weight, scale_or_x, rest, dict(common))
+        _sum_long_lists(x, tails, lists, first, edges.neighbours, weight, scale_or_x, rest, dict(common))
     _lists_product_kernel[(replicas * parts, across)](
-        x, out, *lists, first, edges.neighbours, weight, scale_or_x, *rest, V, d // unit, parts, each,
+        x, out, tails, *lists, first, edges.neighbours, weight, scale_or_x, *rest, V, d // unit, parts, each,
         **common, GRADIENT_SUMS=_switches(terms)["GRADIENT_SUMS"], MEAN_GRADIENT=_switches(terms)["MEAN_GRADIENT"],
         TAIL=not small, **options,
     )  # fmt: skip
@@ -672,12 +726,13 @@ def _bits_product(
     self_loops: bool,
     precision: str,
     terms: NormTerms | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """As :func:`graphcaps.ops.propagation.neighbour_sum_triton.adjacency_product`, with adjacency bits."""
     assert edges.bits is not None
     assert edges.graphs is not None
     x = x.contiguous()
-    out = torch.empty_like(x)
+    out = torch.empty_like(x, dtype=dtype)
     V, d = x.shape[-2:]
     if not x.numel():
         return out, None
@@ -705,13 +760,17 @@ def adjacency_product(
     self_loops: bool,
     precision: str,
     terms: NormTerms | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-    """The product and, in a backward pass with ``terms``, the tables of gradient sums ``[replicas, parts, d]``."""
+    """The product and, in a backward pass with ``terms``, the tables of gradient sums ``[replicas, parts, d]``.
+
+    The result is rounded to ``dtype``; by default, it has that of x.
+    """
     if self_loops and scale is None:
         scale = hop_scale(edges)
     if _use_bits(edges):
-        return _bits_product(x, edges, scale, self_loops, precision, terms)
-    return _lists_product(x, edges, scale, self_loops, terms)
+        return _bits_product(x, edges, scale, self_loops, precision, terms, dtype)
+    return _lists_product(x, edges, scale, self_loops, terms, dtype)
 
 
 class _AdjacencyProduct(torch.autograd.Function):

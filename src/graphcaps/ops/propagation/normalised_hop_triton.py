@@ -77,7 +77,7 @@ class _NormalisedHop(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         ctx.set_materialize_grads(False)
         rows, weight, bias = u.contiguous(), weight.contiguous(), bias.contiguous()
-        (mean, var, count), mean_capsules = graph_statistics(
+        (mean, var, count), mean_capsules, _ = graph_statistics(
             rows,
             segments.ptr.contiguous(),
             weight,

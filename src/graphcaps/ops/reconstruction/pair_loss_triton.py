@@ -26,11 +26,18 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops._triton.tiling import count_tiles, first_row_at, tile_at, tile_table
+from graphcaps.ops._triton.tiling import batch_tiles, count_tiles, first_row_at, tile_at
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["LargeGraphs", "loss_and_gradient", "reconstruction_loss", "scale_gradients"]
+__all__ = [
+    "LargeGraphs",
+    "loss_and_gradient",
+    "pair_sums",
+    "prepare_tiles",
+    "reconstruction_loss",
+    "scale_gradients",
+]
 
 
 @dataclass(frozen=True)
@@ -471,6 +478,23 @@ class LargeGraphs(NamedTuple):
     add: Callable[[Tensor, int, Tensor | None], None]
 
 
+class PairSums(NamedTuple):
+    """Sums over pairs, without the factor of the average.
+
+    Args:
+        partial (Tensor): Parts of the loss of a replica, ``[F, N]``.
+        grad_z (Tensor, optional): Gradient of z, ``[*lead, V, d]``.
+        sums (Tensor, optional): Its sums over tiles, ``[F, tiles, d]``; those of graph b are from tile ``ptr[b] //
+            height + b`` on. ``None`` if something was added to the gradient after the tiles.
+        height (int): Rows of a tile.
+    """
+
+    partial: Tensor
+    grad_z: Tensor | None
+    sums: Tensor | None
+    height: int
+
+
 def loss_and_gradient(
     z: Tensor,
     shift: Tensor | None,
@@ -481,9 +505,29 @@ def loss_and_gradient(
     large: LargeGraphs | None = None,
 ) -> _LossAndGradient:
     """The loss and its gradient, by tiles, by the list of edges if there are no bits, and by ``large``."""
+    lead, F = z.shape[:-2], z.shape[:-2].numel()
+    loss, scale = z.new_empty(lead), z.new_empty(lead)
+    partial, grad_z, sums, height = pair_sums(z, shift, edges, segments, rule, need_grad, large)
+    if F:
+        ptr, by_graphs = segments.ptr.contiguous(), rule.average == "graphs"
+        _reduce_kernel[(F,)](
+            partial, ptr, loss, scale, segments.num_graphs, partial.size(1), by_graphs, BLOCK=1024
+        )
+    return _LossAndGradient(loss, scale, grad_z, sums, height)
+
+
+def pair_sums(
+    z: Tensor,
+    shift: Tensor | None,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule,
+    need_grad: bool,
+    large: LargeGraphs | None = None,
+) -> PairSums:
+    """The sums over all pairs; all tensors are contiguous, other arguments as in :func:`reconstruction_loss`."""
     *lead, V, d = z.shape
     F, B = torch.Size(lead).numel(), segments.num_graphs
-    loss, scale = z.new_empty(lead), z.new_empty(lead)
     grad_z = torch.empty_like(z) if need_grad else None
     D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
     chunks = max(1, triton.cdiv(d, D))
@@ -495,11 +539,11 @@ def loss_and_gradient(
     # Edges and large graphs change the gradient after its sums over tiles are computed.
     by_tiles = need_grad and shift is not None and edges.bits is not None and large is None
     sums = z.new_empty(F, N, d) if by_tiles else None
-    if not F:
-        return _LossAndGradient(loss, scale, grad_z, sums, T)
     bits = edges.bits
     listed = 0 if bits is not None else V
     partial = z.new_empty(F, N + listed + (0 if large is None else V))
+    if not F:
+        return PairSums(partial, grad_z, sums, T)
     largest = _LARGEST if large is None else large.up_to
     ptr, node = segments.ptr.contiguous(), edges.node.contiguous()
     bounds = (rule.low, rule.high, rule.epsilon)
@@ -512,10 +556,9 @@ def loss_and_gradient(
         **{"MEAN_OF_GRAPHS": mean_of_graphs, "GRADIENT": need_grad, "SHIFT": shift is not None},
         **{"D": D, "SINGLE_CHUNK": single_chunk},
     }
-    # Products with the adjacency of the batch use the same tiles.
-    memo = edges.memo if edges.graphs is segments.ptr else {}
+    table = batch_tiles(edges, segments, T)
     _tiles_kernel[(N, F, parts)](
-        z, unused if shift is None else shift, tile_table(ptr, edges, T, memo), node if bits is None else bits.words,
+        z, unused if shift is None else shift, table, node if bits is None else bits.words,
         unused if grad_z is None else grad_z, unused if sums is None else sums, partial,
         V, B, d, chunks, partial.size(1), largest, *bounds,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision,
@@ -532,8 +575,14 @@ def loss_and_gradient(
         )  # fmt: skip
     if large is not None and V:
         large.add(partial, N + listed, grad_z)
-    _reduce_kernel[(F,)](partial, ptr, loss, scale, B, partial.size(1), mean_of_graphs, BLOCK=1024)
-    return _LossAndGradient(loss, scale, grad_z, sums, T)
+    return PairSums(partial, grad_z, sums, T)
+
+
+def prepare_tiles(z: Tensor, edges: EdgeTable, segments: Segments) -> None:
+    """Makes the table of tiles that :func:`pair_sums` reads for ``z [*lead, V, d]``, and keeps it with the edges."""
+    V, d = z.shape[-2:]
+    D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
+    batch_tiles(edges, segments, _tiles(V, segments.num_graphs, D, dot_precision()).height)
 
 
 def _tiles(V: int, B: int, D: int, precision: str) -> PairTiles:

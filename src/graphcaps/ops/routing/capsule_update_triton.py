@@ -1,6 +1,7 @@
 r"""The steps of routing between two passes over the rows, and their gradients.
 
-After each pass the sums G and m become output capsules, and in all but the last iteration the next T and τ:
+After the last pass the sums G and m become output capsules. So they do in all other iterations, if these have a
+gradient, and then the next T and τ (without one, see :mod:`graphcaps.ops.routing.agreement_triton`):
 
 .. math::
     s_j &= W_j^\top G_j + m_j e_j, \quad u_j = \mathrm{squash}(s_j) \\
@@ -39,13 +40,26 @@ __all__ = [
     "parameter_gradients",
     "size_products",
     "squash_factor",
+    "statistics_tables",
     "times_transposed",
     "times_weights",
-    "update_agreement",
     "weight_programs",
 ]
 
-_POINTERS = ("residual", "T", "tau", "T_out", "tau_out", "G_out", "m_out", "s_out", "u_out")
+_POINTERS = (
+    "residual",
+    "T",
+    "tau",
+    "T_out",
+    "tau_out",
+    "G_out",
+    "m_out",
+    "s_out",
+    "u_out",
+    "means",
+    "squares",
+    "counts",
+)
 _FLAGS = ("T", "m_out", "s_out", "residual")  # ADD, JOIN, KEEP, RESIDUAL
 
 
@@ -147,7 +161,7 @@ class UpdateTiles:
             **{"GROUPS": groups, "BB": BB, "DP": DP, "EP": EP},
             "KB": min(max(16, self.step // 2) if split else self.step, DP),
             "NB": min(self.columns, DP),
-            "STAGES": min(self.stages, 2 if not aligned else 3 if precision == "bf16" else self.stages),
+            "STAGES": min(self.stages, 2 if not aligned else 3 if precision == "bfloat16" else self.stages),
             "num_warps": 8 if not aligned else self.warps if groups > 1 else self.warps_single,
         }
         if aligned:
@@ -260,10 +274,10 @@ def times_transposed(  # type: ignore[no-untyped-def]
     ]
 )  # fmt: skip
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    G, m, ptr, W, W_again, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out,
+    G, m, ptr, W, W_again, bias, residual, T, tau, T_out, tau_out, G_out, m_out, s_out, u_out, means, squares, counts,
     B, L, J, S, SIZE, CHUNK, D, E, epsilon, FIRST, ADD, JOIN, KEEP, RESIDUAL,
     GROUPS: tl.constexpr, BB: tl.constexpr, KB: tl.constexpr, NB: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
-    STAGES: tl.constexpr, LAST: tl.constexpr, CUT: tl.constexpr, PRECISION: tl.constexpr,
+    STAGES: tl.constexpr, LAST: tl.constexpr, CUT: tl.constexpr, STATISTICS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     j = tl.program_id(1)
     r = tl.program_id(2).to(tl.int64)
@@ -326,6 +340,15 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
             tl.store(s_out + capsule * B * E + wide + e[None, :], v, mask=block)
         if LAST:
             tl.store(u_out + (r * B * J + j) * E + wide * J + e[None, :], capsules, mask=block)
+            if STATISTICS:  # of the graphs with rows
+                real = size[i] > 0
+                count = tl.sum(real.to(tl.float32), 0)
+                mean = tl.sum(tl.where(real[:, None], capsules, 0.0), 0) / tl.maximum(count, 1.0)
+                deviation = tl.where(real[:, None], capsules - mean[None, :], 0.0)
+                part = (capsule * tl.num_programs(0) + tl.program_id(0)) * GROUPS + i
+                tl.store(means + part * E + e, mean, mask=narrow)
+                tl.store(squares + part * E + e, tl.sum(deviation * deviation, 0), mask=narrow)
+                tl.store(counts + part, count)
         else:
             if KEEP != 0:
                 tl.store(u_out + capsule * B * E + wide + e[None, :], capsules, mask=block)
@@ -459,41 +482,6 @@ def _weights_kernel(  # type: ignore[no-untyped-def]
         tl.store(dbias + capsule * E + e, share * tl.sum(lift, 0), mask=narrow)
 
 
-def update_agreement(
-    G: Tensor,
-    m: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    T: Tensor | None,
-    tau: Tensor | None,
-    rows: Rows,
-    epsilon: float,
-    precision: str,
-) -> tuple[Tensor, Tensor]:
-    """The end of an iteration that is not the last: u = squash(WᵀG + m e), T + W u and τ + e·u.
-
-    Args:
-        G (Tensor): ``[S, L, J, B, d]``, or in the first iteration, where c = 1/J, the sum of all
-            input capsules ``[L, B, d]``.
-        m (Tensor, optional): ``[S, L, J, B]``; ``None`` in the first iteration.
-        weight (Tensor): W, ``[L, J, d, d']``.
-        bias (Tensor): e, ``[L, J, d']``.
-        T (Tensor, optional): ``[L, J, B, d]``; ``None`` stands for 0.
-        tau (Tensor, optional): ``[L, J, B]``; ``None`` stands for 0.
-        rows (Rows): Which row belongs to which graph.
-        epsilon (float): As in :func:`graphcaps.ops.squash`.
-        precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
-
-    Returns:
-        tuple: The new T and τ.
-    """
-    L, J, D, _ = weight.shape
-    T_out, tau_out = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
-    tensors = {"T": T, "tau": tau, "T_out": T_out, "tau_out": tau_out}
-    launch_update(G, m, weight, bias, rows, epsilon, precision, tensors)
-    return T_out, tau_out
-
-
 def final_capsules(
     G: Tensor,
     m: Tensor | None,
@@ -504,10 +492,22 @@ def final_capsules(
     epsilon: float,
     keep: bool,
     precision: str,
+    statistics: dict[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """The end of the last iteration: u = squash(s) with s = WᵀG + m e + residual.
 
-    Arguments as in :func:`update_agreement`; ``residual [L, B, d']``; ``keep``: whether s is stored for the gradient.
+    Args:
+        G (Tensor): ``[S, L, J, B, d]``, or after a single iteration, where c = 1/J, the sum of all
+            input capsules ``[L, B, d]``.
+        m (Tensor, optional): ``[S, L, J, B]``; ``None`` after a single iteration.
+        weight (Tensor): W, ``[L, J, d, d']``.
+        bias (Tensor): e, ``[L, J, d']``.
+        residual (Tensor, optional): ``[L, B, d']``.
+        rows (Rows): Which row belongs to which graph.
+        epsilon (float): As in :func:`graphcaps.ops.squash`.
+        keep (bool): Whether s is stored for the gradient.
+        precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
+        statistics (dict, optional): From :func:`statistics_tables`, to be filled.
 
     Returns:
         tuple: u ``[L, B, J, d']``, s ``[L, J, B, d']`` or ``None``, and G and m with their chunks added up.
@@ -515,7 +515,7 @@ def final_capsules(
     L, J, D, E = weight.shape
     u = weight.new_empty(L, rows.B, J, E)
     s = weight.new_empty(L, J, rows.B, E) if keep else None
-    tensors = {"residual": residual, "s_out": s, "u_out": u}
+    tensors = {"residual": residual, "s_out": s, "u_out": u, **(statistics or {})}
     joined, mass = (G, None) if m is None else (G[0], m[0])
     if m is not None and rows.parts > 1 and keep:
         joined, mass = weight.new_empty(L, J, rows.B, D), weight.new_empty(L, J, rows.B)
@@ -534,7 +534,7 @@ def launch_update(
     precision: str,
     tensors: dict[str, Tensor | None],
 ) -> None:
-    """The end of an iteration, of the last one if there is no ``T_out``; arguments as in :func:`update_agreement`.
+    """The end of an iteration, of the last one if there is no ``T_out``; arguments as in :func:`final_capsules`.
 
     ``tensors`` are what is added (``residual``, and ``T`` and ``tau`` of the iteration before) and what is written:
     ``T_out`` and ``tau_out``, except in the last iteration; ``G_out`` and ``m_out``, with their chunks added up;
@@ -552,8 +552,22 @@ def launch_update(
         # would stay in registers.
         G, G if m is None else m, rows.ptr, weight, weight, bias, *(pointers.get(name, G) for name in _POINTERS),
         rows.B, L, J, 1 if m is None else rows.parts, rows.fixed_size, CHUNK, D, E, epsilon, *flags,
-        LAST="T_out" not in pointers, CUT=rows.parts > 1, PRECISION=precision, **options,
+        LAST="T_out" not in pointers, CUT=rows.parts > 1, STATISTICS="counts" in pointers, PRECISION=precision,
+        **options,
     )  # fmt: skip
+
+
+def statistics_tables(weight: Tensor, rows: Rows, precision: str) -> dict[str, Tensor]:
+    """Tables for mean, squared deviations and number of the output capsules of each part of the graphs.
+
+    Graphs without rows do not count. Parts are those that :func:`final_capsules` divides the graphs into, of all
+    output capsules: ``[L, parts, d']``, ``[L, parts, d']`` and ``[L, parts]``.
+    """
+    L, J, D, E = weight.shape
+    options = FORWARD_TILES.options(rows.B, L * J, D, E, precision)
+    parts = FORWARD_TILES.grid(rows.B, J, L, options)[0] * options["GROUPS"] * J
+    means, squares = weight.new_empty(L, parts, E), weight.new_empty(L, parts, E)
+    return {"means": means, "squares": squares, "counts": weight.new_empty(L, parts)}
 
 
 def capsule_gradients(

@@ -2,7 +2,8 @@
 
 The algorithm of :mod:`graphcaps.ops.routing.factored`. The sums over rows are in
 :mod:`graphcaps.ops.routing.weighted_sum_triton`, the steps between them in
-:mod:`graphcaps.ops.routing.capsule_update_triton`. There are 2 R launches forward (one more if graphs are split into
+:mod:`graphcaps.ops.routing.agreement_triton`, and what follows the last one in
+:mod:`graphcaps.ops.routing.capsule_update_triton`. There are 2 R + 1 launches forward (one more if graphs are split in
 chunks) and 4 backward. With gradient through the assignments the backward pass is that of
 :mod:`graphcaps.ops.routing.route_gradient_triton`.
 """
@@ -16,11 +17,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.ops.routing.agreement_triton import agreement_matrices, update_agreement
 from graphcaps.ops.routing.capsule_update_triton import (
     capsule_gradients,
     final_capsules,
     parameter_gradients,
-    update_agreement,
 )
 from graphcaps.ops.routing.route_gradient_triton import RouteWithGradient
 from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, input_gradient, sum_rows
@@ -124,8 +125,10 @@ class _Route(torch.autograd.Function):
         # First iteration: c = 1/J, and one sum for all output capsules.
         m = T = tau = c = None
         G = sum_rows(h, rows) if sums is None else sums.contiguous()
+        agreement = agreement_matrices(weight, bias, precision) if iterations > 1 else None
         for iteration in range(1, iterations):
-            T, tau = update_agreement(G, m, weight, bias, T, tau, rows, epsilon, precision)
+            assert agreement is not None
+            T, tau = update_agreement(G, m, agreement, T, tau, rows, epsilon, precision)
             G, m, c = assign_and_sum(h, T, tau, rows, iteration == iterations - 1, precision)
         u, s, G, m = final_capsules(G, m, weight, bias, residual, rows, epsilon, need_grad, precision)
         if c is None:

@@ -139,9 +139,9 @@ def _assign_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["V", "B", "J", "SIZE", "ROWS_PER_CHUNK"])
 def _input_gradient_kernel(  # type: ignore[no-untyped-def]
-    c, dG, ptr, ds, dh, dres, V, B, J, SIZE, ROWS_PER_CHUNK, D, E,
+    c, dG, ptr, ds, shift, dh, dres, V, B, J, SIZE, ROWS_PER_CHUNK, D, E,
     JP: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr, ROWS: tl.constexpr, RESIDUAL: tl.constexpr,
-    PRECISION: tl.constexpr,
+    SHIFT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0)
     r = tl.program_id(1).to(tl.int64)
@@ -166,6 +166,9 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
             )
             c_of = c + (r * V + start) * J
             dh_of = dh + (r * V + start) * D
+            common = tl.zeros([DP], tl.float32)
+            if SHIFT:
+                common = tl.load(shift + (r * B + b) * D + d, mask=d < D, other=0.0)
             for first in range(0, end - start, ROWS):
                 rows = first + tl.arange(0, ROWS)
                 real = rows < end - start
@@ -173,6 +176,8 @@ def _input_gradient_kernel(  # type: ignore[no-untyped-def]
                     c_of + rows[:, None] * J + j[None, :], mask=real[:, None] & (j < J)[None, :], other=0.0
                 )
                 dh_tile = product(weight, grad_G, tl.zeros((ROWS, DP), tl.float32), PRECISION)
+                if SHIFT:
+                    dh_tile += common[None, :]
                 inside = real[:, None] & (d < D)[None, :]
                 tl.store(dh_of + rows[:, None] * D + d[None, :], dh_tile, mask=inside)
     else:
@@ -204,7 +209,7 @@ def assign_and_sum(
     r"""One pass over h: c = softmax over j of h·T + τ, then G = Σ c h and m = Σ c.
 
     Args:
-        h (Tensor): Input capsules, ``[L, V, d]``, d at most 128.
+        h (Tensor): Input capsules, ``[L, V, d]``, d at most 128; in half precision, T and c are rounded to it too.
         T (Tensor): ``[L, J, B, d]``, J at most 128.
         tau (Tensor): ``[L, J, B]``.
         rows (Rows): Which row belongs to which graph.
@@ -217,9 +222,9 @@ def assign_and_sum(
     """
     L, J, B, D = T.shape
     G, m, c = out
-    G = h.new_empty(rows.parts, L, J, B, D) if G is None else G
-    m = h.new_empty(rows.parts, L, J, B) if m is None else m
-    c = h.new_empty(L, rows.V, J) if store and c is None else c
+    G = T.new_empty(rows.parts, L, J, B, D) if G is None else G
+    m = T.new_empty(rows.parts, L, J, B) if m is None else m
+    c = T.new_empty(L, rows.V, J) if store and c is None else c
     # One more program per replica and chunk writes the padding rows of c.
     extra = int(store and not rows.fixed)
     _assign_kernel[(B + extra, L, rows.parts)](
@@ -231,7 +236,12 @@ def assign_and_sum(
 
 
 def input_gradient(
-    c: Tensor, dG: Tensor, rows: Rows, precision: str, ds: Tensor | None = None
+    c: Tensor,
+    dG: Tensor,
+    rows: Rows,
+    precision: str,
+    ds: Tensor | None = None,
+    shift: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     r"""dh\ :sub:`i` = Σ\ :sub:`j` c\ :sub:`ij` dG\ :sub:`j`, c being a constant; padding rows are 0.
 
@@ -242,6 +252,7 @@ def input_gradient(
         precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
         ds (Tensor, optional): Gradient of s, ``[L, J, B, d']``, to be summed over the output capsules too, for the
             gradient of a residual.
+        shift (Tensor, optional): Added to all rows of a graph, ``[L, B, d]``.
 
     Returns:
         tuple: dh ``[L, V, d]``, and the sum of ds ``[L, B, d']`` or ``None``.
@@ -252,10 +263,10 @@ def input_gradient(
     dres = None if ds is None else ds.new_empty(L, B, E)
     # One more program per replica and chunk writes the padding rows.
     _input_gradient_kernel[(B + int(not rows.fixed), L, rows.parts)](
-        c, dG, rows.ptr, dG if ds is None else ds, dh, dh if dres is None else dres,
+        c, dG, rows.ptr, dG if ds is None else ds, dG if shift is None else shift, dh, dh if dres is None else dres,
         rows.V, B, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), D, E,
         JP=padded(J), DP=padded(D), EP=padded(E), ROWS=rows.height, RESIDUAL=ds is not None,
-        PRECISION=precision, num_warps=4, num_stages=2,
+        SHIFT=shift is not None, PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return dh, dres
 
@@ -290,6 +301,6 @@ def _assign_options(J: int, D: int, height: int, precision: str) -> dict[str, in
             options["ROWS"] = 16
     elif "maxnreg" in options and options["num_warps"] == 2:
         options["maxnreg"] = 144
-    elif precision == "bf16" and options["JP"] == 16 and options["num_warps"] == 4:
+    elif precision == "bfloat16" and options["JP"] == 16 and options["num_warps"] == 4:
         options["maxnreg"] = 96
     return options
