@@ -1,6 +1,6 @@
 """The stored results can be read, are complete, and name no path of one machine.
 
-Whether the pages written from them are current is checked by ``make pages``, not here.
+Whether the pages written from them are current is checked by ``make pages-check``, which CI runs, not here.
 """
 
 from __future__ import annotations

@@ -300,6 +300,7 @@ def baselines(measured: Measurements, device: str) -> str:
                 in_precision(f"bench: a fold's epoch, times faster than {kind}", p), name, device
             )
             cells.append("–" if took is None or times is None else f"{shown(took)} ({times['value']:.2f} ×)")
+            used.append(took)
         rows.append(cells)
     return section(head, rows, used)
 

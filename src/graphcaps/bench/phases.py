@@ -7,7 +7,7 @@ The steps are those of training, and the phases are the ranges that the step and
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,7 +62,11 @@ class PhaseTime:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Mean over several training steps: the ``phases`` with the rest, and the ``whole`` step, which is their sum."""
+    """Mean over several training steps: the ``phases`` with the rest, and the ``whole`` step.
+
+    On a CPU the step is the sum of its phases. On a GPU it is timed without the events between them, which take
+    microseconds each: the sum is longer.
+    """
 
     phases: tuple[PhaseTime, ...]
     whole: PhaseTime
@@ -82,11 +86,12 @@ def time_phases(
 
     Each step runs several times as in training, and the fastest run is taken. On a GPU with kernels it is a captured
     graph, in which CUDA events mark the ends of the phases; a phase lasts from the moment the GPU reaches its first
-    event until it reaches its second. Without a capture the events are launched with the operations, so that a phase
-    includes the time in which the GPU waits for the host. On a CPU phases are timed by the clock of the host.
+    event until it reaches its second. The whole step is then timed in a graph without these events, as training replays
+    it. Without a capture the events are launched with the operations, so that a phase includes the time in which the
+    GPU waits for the host. On a CPU phases are timed by the clock of the host.
 
-    Tables that several phases share count to the first that needs them. ``"rest"`` is the step minus its phases:
-    losses, metrics and what is between the phases.
+    Tables that several phases share count to the first that needs them. ``"rest"`` is the step with events minus its
+    phases: losses, metrics and what is between the phases.
 
     Args:
         model (HGCN): Leading axis F, on the device.
@@ -119,8 +124,8 @@ def time_phases(
         for name, count in counts.items()
     )
     total = sum(counts.values(), Count(0, 0))
-    # Phases run in sequence, so their times add up. A phase whose data stay in a cache is faster than its roofline:
-    # it counts with its measured time, so that it does not compensate for another phase.
+    # Phases run in sequence, so their roofline times add up. A phase whose data stay in a cache is faster than its
+    # roofline: it counts with its measured time, so that it does not compensate for another phase.
     roofline = sum(min(phase.roofline, phase.seconds) for phase in phases)
     return StepTime(phases, PhaseTime("whole", seconds["whole"], total, roofline))
 
@@ -131,7 +136,7 @@ def _time_step(
     """Repeats one step with the runner that training uses for it.
 
     Returns:
-        dict: Seconds of every phase, of the rest and of the whole step, in the fastest of several runs.
+        dict: Seconds of every phase, of the rest and of the whole step, each in the fastest of several runs.
     """
     device = next(model.parameters()).device
     F, B = graphs.shape
@@ -139,28 +144,39 @@ def _time_step(
     adam.set_rate(0.0)  # same work, unchanged weights
     options = LossOptions(reconstruction_weight=config.reconstruction_weight)
     step = TrainingStep(model, adam, EpochMetrics(F, device), options)
-    runner: EagerRunner | BucketedRunner
-    if can_capture(model, store, x.x if isinstance(x, FeatureTable) else x):
-        runner = BucketedRunner(step, store, x, F, 1, B, CudaGraphRecorder())
-    else:
-        runner = EagerRunner(step, batch_source(store, device), x)
+    captures = can_capture(model, store, x.x if isinstance(x, FeatureTable) else x)
     sizes = store.host_node_ptr.diff()
     rows = sizes[graphs.clamp_min(0)].masked_fill(graphs < 0, 0)
     schedule = EpochSchedule(graphs, (int(rows.sum(-1).max()),), (int(rows.max()),), B, 0)
-    clock: HostClock | EventClock = EventClock() if device.type == "cuda" else HostClock()
+
+    def fastest(clock: HostClock | EventClock) -> dict[str, float]:
+        runner: EagerRunner | BucketedRunner
+        if captures:
+            runner = BucketedRunner(step, store, x, F, 1, B, CudaGraphRecorder())
+        else:
+            runner = EagerRunner(step, batch_source(store, device), x)
+        runs = _repeat(lambda: runner.run(schedule), clock)
+        if isinstance(runner, BucketedRunner):
+            runner.steps.clear()  # a captured step refers to its runner: release its memory now
+        return min(runs, key=lambda run: run[STEP])
+
+    on_gpu = device.type == "cuda"
+    marked = fastest(EventClock() if on_gpu else HostClock())
+    phases = {name: marked.get(name, 0.0) for name in PHASES}
+    whole = fastest(EventClock((STEP,)))[STEP] if on_gpu else marked[STEP]
+    return phases | {"rest": marked[STEP] - sum(phases.values()), "whole": whole}
+
+
+def _repeat(run: Callable[[], object], clock: HostClock | EventClock) -> list[dict[str, float]]:
+    """Seconds of the ranges of several runs, after one that captures the step."""
     runs: list[dict[str, float]] = []
     with time_ranges(clock):
-        runner.run(schedule)  # captures the step; its time is not counted
+        run()
         start = time.perf_counter()
         while len(runs) < _LEAST_RUNS or (len(runs) < _MOST_RUNS and time.perf_counter() - start < _SECONDS):
-            runner.run(schedule)
+            run()
             runs.append(clock.read())
-    if isinstance(runner, BucketedRunner):
-        runner.steps.clear()  # a captured step refers to its runner: release its memory now
-    fastest = min(runs, key=lambda run: run[STEP])
-    phases = {name: fastest.get(name, 0.0) for name in PHASES}
-    whole = fastest[STEP]
-    return phases | {"rest": whole - sum(phases.values()), "whole": whole}
+    return runs
 
 
 class HostClock:
@@ -189,13 +205,17 @@ class EventClock:
     If a step is captured, the events are nodes of its graph: every replay records them, and :meth:`read` reads those of
     the last replay.
 
+    Args:
+        names (tuple, optional): Ranges to time; others have no events. (default: all)
+
     Raises:
         UsageError: If torch cannot record such events.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str] | None = None) -> None:
         if torch.__version__ < "2.8":
             raise UsageError(f"bench: phases on a GPU need torch 2.8 or newer, found {torch.__version__}.")
+        self._names = names
         self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -203,6 +223,9 @@ class EventClock:
         """Times a block; the range of a step starts a new measurement."""
         if name == STEP:
             self._events = []
+        if self._names is not None and name not in self._names:
+            yield
+            return
         # External: inside a capture the event becomes a node of the graph.
         start, end = (torch.cuda.Event(enable_timing=True, external=True) for _ in range(2))
         start.record()
