@@ -186,7 +186,7 @@ class EdgeTable(ShapeRepr):
 
     Args:
         ptr (Tensor): First entry of each node of the store, ``[N + 1]``.
-        neighbours (Tensor): Neighbours, counted from the first node of their graph, ``[M]``.
+        neighbours (Tensor): Neighbours, counted from the first node of their graph, ascending for each node, ``[M]``.
         weight (Tensor, optional): Weight of each entry, ``[M]``. (default: all 1)
         node (Tensor): Node of the store for each row, −1 at padding, ``[*lead, V]``.
         first (Tensor): First row of the graph of each row, ``[*lead, V]``.

@@ -413,7 +413,7 @@ def test_slices_are_ranges_and_fractions_are_refused() -> None:
         store[[0.5]]  # type: ignore[list-item]
 
 
-def test_indices_outside_the_arrays_are_refused() -> None:
+def test_wrong_arrays_are_refused() -> None:
     node_ptr, edge_ptr = torch.tensor([0, 2]), torch.tensor([0, 1, 2])
     with pytest.raises(ArgumentError, match=r"'neighbours' must be from 0 to 1 in entry 1, got 2000000000\."):
         GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 2_000_000_000]))
@@ -421,6 +421,15 @@ def test_indices_outside_the_arrays_are_refused() -> None:
         GraphStore("x", node_ptr, torch.tensor([0, 3, 2]), torch.tensor([1, 0]))
     with pytest.raises(ArgumentError, match=r"'edge_ptr' must ascend from 0 to 2, got values from 1 to 2\."):
         GraphStore("x", node_ptr, torch.tensor([1, 1, 2]), torch.tensor([1, 0]))
+    path, ends = torch.tensor([0, 3]), torch.tensor([0, 1, 3, 4])  # nodes 0 – 1 – 2
+    GraphStore("x", path, ends, torch.tensor([1, 0, 2, 1]))
+    for wrong in (2, 0), (0, 0):
+        message = (
+            rf"'neighbours' must ascend for each node, got {wrong[1]} after {wrong[0]} in entry 2\. Make the store"
+            r" with GraphStore\.from_clean_edges\."
+        )
+        with pytest.raises(ArgumentError, match=message):
+            GraphStore("x", path, ends, torch.tensor([1, *wrong, 1]))
     with pytest.raises(ShapeError, match=r"'node_labels' must have two axes, got \[2\]\."):
         GraphStore("x", node_ptr, edge_ptr, torch.tensor([1, 0]), node_labels=torch.tensor([1, 2]))
     with pytest.raises(ShapeError, match=r"'truth\[part\]' must have shape \[2\], got \[3\]\."):

@@ -31,9 +31,11 @@ def _store(sizes: list[int], classes: int, weighted: bool = False) -> tuple[Grap
     return with_weights(store) if weighted else store, graphs.x
 
 
-def _batch(store: GraphStore, x: Tensor | FeatureTable, drawn: Tensor = DRAWN) -> GraphBatch:
+def _batch(
+    store: GraphStore, x: Tensor | FeatureTable, drawn: Tensor = DRAWN, with_bits: bool = True
+) -> GraphBatch:
     batch = collate(store, x, drawn)
-    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
+    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes) if with_bits else None
     return replace(batch, edges=replace(batch.edges, bits=bits))
 
 
@@ -68,6 +70,7 @@ def _compare(
     classes: int = 3,
     sizes: list[int] | None = None,
     weighted: bool = False,
+    bits: bool = True,
     loss: LossOptions | None = None,
     tolerance: float | None = None,
     precision: Precision = "float32",
@@ -86,7 +89,7 @@ def _compare(
     with use_kernels("always"), use_precision(precision):
         assert isinstance(model.training_function(), KernelTraining)
         monkeypatch.setattr(model, "training_loss", None)  # else the layers could be compared with themselves
-        actual = _run(model, _batch(there, features), loss, fused=True)
+        actual = _run(model, _batch(there, features, with_bits=bits), loss, fused=True)
     assert actual.keys() == expected.keys()
     real = DRAWN >= 0
     for name, value in expected.items():
@@ -110,6 +113,7 @@ def test_equals_the_layers(kernel_device: str, monkeypatch: pytest.MonkeyPatch) 
         ({"reconstruction": False, "capsule_dim": 20}, {"classes": 2}),
         ({"routing_iterations": 4, "reconstruction": False}, {"weighted": True}),
         ({}, {"loss": LossOptions(reconstruction_weight=0.0)}),
+        ({}, {"bits": False}),
     ],
     ids=str,
 )

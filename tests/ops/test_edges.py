@@ -179,6 +179,7 @@ def test_a_list_in_any_order_gives_the_table_of_its_edges(weighted: bool) -> Non
     expected = edge_table(torch.stack([source, target]), 20, weight)
     actual = edge_table_from_list(EdgeList(source, target, weight), 20)
     assert torch.equal(actual.ptr, expected.ptr)
+    assert torch.equal(actual.neighbours, expected.neighbours)  # ascending for each node
     assert actual.num_entries == expected.num_entries
     assert_equal(degrees(actual), degrees(expected), "degrees")
     for mode in ("auto", "reference"):

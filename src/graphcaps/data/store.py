@@ -45,7 +45,7 @@ class GraphStore:
         name (str): Name for messages and results.
         node_ptr (Tensor): Index of the first node of each graph, then N, ``[G + 1]``.
         edge_ptr (Tensor): Index of the first edge entry of each node, then M, ``[N + 1]``.
-        neighbours (Tensor): Neighbours as indices within their graph, ``[M]``.
+        neighbours (Tensor): Neighbours as indices within their graph, ascending for each node, ``[M]``.
         y (Tensor, optional): Class index of each graph, ``[G]``.
         class_names (tuple): Names of the classes in the source.
         node_labels (Tensor, optional): Categorical node labels with their values in the source, ``[N, L]``; integers of
@@ -74,7 +74,7 @@ class GraphStore:
 
     Raises:
         ShapeError: If a column has the wrong number of rows or axes.
-        ArgumentError: If offsets descend, or an edge leaves its graph.
+        ArgumentError: If offsets descend, an edge leaves its graph, or the neighbours of a node do not ascend.
     """
 
     name: str
@@ -161,7 +161,7 @@ class GraphStore:
                 raise ArgumentError("GraphStore", "source_columns", expected, ", ".join(map(repr, names)))
 
     def _check_edges(self) -> None:
-        """Checks that neighbours are in their graph: kernels would read other memory for a wrong index."""
+        """Checks that neighbours are in their graph and ascend: kernels would read other memory, or miss edges."""
         # In numpy: a server makes several stores of a few nodes per request.
         ptr, neighbours = self.edge_ptr.detach().numpy(), self.neighbours.detach().numpy()
         ends, descends = (int(ptr[0]), int(ptr[-1])), bool((ptr[1:] < ptr[:-1]).any())
@@ -175,6 +175,13 @@ class GraphStore:
             entry = int(np.flatnonzero(wrong)[0])
             expected = f"be from 0 to {int(limit[entry]) - 1} in entry {entry}"
             raise ArgumentError("GraphStore", "neighbours", expected, int(neighbours[entry]))
+        descends_at = np.concatenate(([False], neighbours[1:] <= neighbours[:-1], [False]))
+        descends_at[ptr] = False  # from the last neighbour of a node to the first of another
+        if descends_at.any():
+            entry = int(descends_at.argmax())
+            got = f"{int(neighbours[entry])} after {int(neighbours[entry - 1])} in entry {entry}"
+            fix = "Make the store with GraphStore.from_clean_edges."
+            raise ArgumentError("GraphStore", "neighbours", "ascend for each node", got, fix)
 
     @classmethod
     def from_clean_edges(cls, name: str, node_ptr: Tensor, edges: CleanEdges, **columns: Any) -> GraphStore:

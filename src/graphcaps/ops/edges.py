@@ -194,7 +194,7 @@ def edge_table_from_list(pairs: EdgeList, num_nodes: int) -> EdgeTable:
 
     Unlike :func:`edge_table` it checks nothing and reads no value on the host, so that it can be exported.
     """
-    order = pairs.target.argsort(stable=True)
+    order = (pairs.target * num_nodes + pairs.source).argsort()
     count = pairs.target.new_zeros(num_nodes + 1).index_add(
         0, pairs.target + 1, torch.ones_like(pairs.target)
     )

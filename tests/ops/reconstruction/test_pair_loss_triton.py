@@ -14,6 +14,8 @@ from torch import Tensor
 from graphcaps.ops import PAPER, RELEASED, PairRule, reconstruction_loss
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import Precision, use_precision
+from graphcaps.ops.edges import edge_table
+from graphcaps.ops.propagation.propagation import to_edge_index
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import EdgeTable, Segments
 from tests.graphs import assert_equal, random_graphs
@@ -186,6 +188,56 @@ def test_without_bits(rule: PairRule, kernel_device: str, empty_is_nan: None) ->
     edges, segments = batch_of([[1, 0], [2], []], [1, 9, 15], 15, kernel_device, bits=False)
     z = vectors(45, 32, seed=2).reshape(3, 15, 32).to(kernel_device)
     check_shifted(z, edges, segments, rule)
+
+
+def _results(z: Tensor, edges: EdgeTable, segments: Segments) -> tuple[Tensor, Tensor]:
+    """Loss and gradient by kernels."""
+    leaf = z.clone().requires_grad_()
+    with use_kernels("always"):
+        loss = reconstruction_loss(leaf, edges, segments)
+        loss.sum().backward()
+    assert leaf.grad is not None
+    return loss, leaf.grad
+
+
+@pytest.mark.parametrize("tall", [False, True], ids=["32 rows", "64 rows"], indirect=True)
+@pytest.mark.parametrize("density", [2.0, 40.0], ids=["sparse", "hubs"])
+def test_neighbours_and_bits_are_the_same_edges(density: float, tall: bool, kernel_device: str) -> None:
+    """Graphs of several words and tiles, some nodes with no neighbour in a word and some with more than 32 in all."""
+    graphs, sizes = [[0, 1, 2], [3, 0], [], [4]], [1, 31, 70, 65, 2]
+    z = vectors(4 * 103, 16, seed=2).reshape(4, 103, 16).to(kernel_device)
+    expected, actual = (
+        _results(z, *batch_of(graphs, sizes, 103, kernel_device, bits=bits, density=density))
+        for bits in (True, False)
+    )
+    assert torch.equal(actual[0], expected[0])
+    assert torch.equal(actual[1], expected[1])
+
+
+def test_neighbours_counted_over_the_batch(kernel_device: str) -> None:
+    """In the table of an edge index, neighbours are rows of the batch, not of their graph."""
+    sizes = [5, 40, 3]
+    edges, segments = without_lead(*batch_of([[0, 1, 2]], sizes, 48, kernel_device, bits=False))
+    z = vectors(48, 16, seed=3).to(kernel_device)
+    table = edge_table(to_edge_index(edges), 48)
+    assert not table.first.any()
+    for actual, expected in zip(_results(z, table, segments), _results(z, edges, segments), strict=True):
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("bits", [True, False], ids=["bits", "listed"])
+def test_edges_with_products_close_to_one(bits: bool, kernel_device: str) -> None:
+    """The gradient of an edge is about −1 there, and that of another pair about 10⁶: they must not be subtracted."""
+    n = 40
+    edges, segments = without_lead(*batch_of([[0]], [n], n, kernel_device, bits=bits, density=1000.0))
+    assert edges.neighbours.numel() == n * (n - 1)  # all pairs
+    generator = torch.Generator().manual_seed(2)
+    z = torch.ones(n, 16) / 4 + 3e-4 * torch.randn(n, 16, generator=generator)
+    z *= (1 - 1e-6) / z.norm(dim=-1, keepdim=True)
+    exact = z.double().to(kernel_device).requires_grad_()
+    reconstruction_loss(exact, edges, segments).backward()
+    assert exact.grad is not None
+    assert_equal(_results(z.to(kernel_device), edges, segments)[1].double(), exact.grad, "gradient", 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -258,9 +258,8 @@ def _kernel_loss(
     num_graphs: int,
     classes: int,
     iterations: int,
-    bits: bool,
 ) -> bool:
-    """There are adjacency bits, edge weights need no gradient, and there are at least two routing iterations.
+    """Edge weights need no gradient, and there are at least two routing iterations.
 
     Sizes are within the limits for routing, and there are at most ``MOST_FUSED_INPUTS`` capsules per graph and
     ``MOST_FUSED_CLASSES`` classes.
@@ -268,7 +267,7 @@ def _kernel_loss(
     small = votes.size(-3) <= MOST_FUSED_INPUTS and classes <= MOST_FUSED_CLASSES
     constant = edge_weight is None or not edge_weight.requires_grad
     routed = _route(node, votes, votes, None, max_size=max_size, num_graphs=num_graphs)
-    return bits and constant and small and iterations > 1 and routed and _projected_capsules(x, node, weight)
+    return constant and small and iterations > 1 and routed and _projected_capsules(x, node, weight)
 
 
 @dataclass(frozen=True)

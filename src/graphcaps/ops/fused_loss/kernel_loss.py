@@ -95,7 +95,7 @@ def kernel_loss(
         "kernel_loss", _by_layers,
         rows.table.x, rows.node.reshape(network.num_replicas, -1), network.weight, network.nodes.weight, edges.weight,
         max_size=segments.max_size, num_graphs=segments.num_graphs, classes=network.classes.weight.size(1),
-        iterations=network.nodes.iterations, bits=edges.bits is not None,
+        iterations=network.nodes.iterations,
     )  # fmt: skip
     return form(network, batch, options, dropout)
 

@@ -2,8 +2,9 @@ r"""The reconstruction loss over all pairs of nodes and its gradient, in one pas
 
 A program computes a tile of rows against all columns of their graph. Products and edges are symmetric, so the gradient
 of a row, :math:`2w \sum_j g_{ij} z_j`, needs no other program and no atomic addition. Edges are read as bits
-(:class:`graphcaps.types.AdjacencyBits`), one word per row and step; without bits, a second kernel corrects the sum over
-all pairs at the listed edges.
+(:class:`graphcaps.types.AdjacencyBits`), one word per row and step; without bits, a step makes its words from the
+neighbours of its rows, which ascend. Correcting a sum over all pairs at the edges would not do: it subtracts what P
+close to 1 makes large, and leaves rounding.
 
 Loss and gradient are stored without the common factor of the average, which the last kernel computes. The backward pass
 multiplies by it and sums the gradient over each graph for the shift, in one kernel.
@@ -142,9 +143,27 @@ def _columns(source, count, d, C: tl.constexpr, D: tl.constexpr, BLOCK: tl.const
     return tl.load(source + (row * d + k), mask=(row < count) & (k < d), other=0.0)
 
 
+@triton.jit
+def _edge_words(neighbours, cursor, end, column, offset, first, C: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One word per row: the bits of its neighbours among the columns from ``first`` on; and where the next step begins.
+
+    ``cursor`` is the next entry of each row and ``end`` the first that is not its own, ``column`` the column of that
+    entry. Entries are counted from ``offset`` on.
+    """
+    word = tl.zeros(cursor.shape, tl.int32)
+    here = (cursor < end) & (column < first + C)
+    while tl.max(here.to(tl.int32), 0) > 0:
+        word = tl.where(here, word | (1 << ((column - first) & (C - 1))), word)
+        cursor += here.to(cursor.dtype)
+        column = tl.load(neighbours + cursor, mask=cursor < end, other=0).to(tl.int32) + offset
+        here = (cursor < end) & (column < first + C)
+    return word, cursor, column
+
+
 @triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "largest"])
 def _tiles_kernel(  # type: ignore[no-untyped-def]
-    p, shift, table, words, grad_z, sums, partial, V, B, width, chunks, stride, largest, low, high, epsilon,
+    p, shift, table, words, node, edge_ptr, neighbours, edge_first, grad_z, sums, partial,
+    V, B, width, chunks, stride, largest, low, high, epsilon,
     ZERO_DIAGONAL: tl.constexpr, BITS: tl.constexpr, PRECISION: tl.constexpr, TIMES: tl.constexpr,
     FOLD: tl.constexpr, THROUGH: tl.constexpr, AHEAD: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
     T: tl.constexpr, C: tl.constexpr, SUMS: tl.constexpr,
@@ -190,9 +209,16 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
     shifted = (k < d) & (graph < B)
     lane = tl.arange(0, C)
     bit = 1 << lane
-    # The rows of bits of a graph are contiguous and have the same number of words.
-    words += word_at
-    row_words = (begin + tl.arange(0, T)) * tl.cdiv(n, C)
+    if BITS:
+        # The rows of bits of a graph are contiguous and have the same number of words.
+        words += word_at
+        row_words = (begin + tl.arange(0, T)) * tl.cdiv(n, C)
+    else:
+        own = tl.load(node + replica * V + row, mask=used, other=-1).to(tl.int64)
+        cursor = tl.load(edge_ptr + own, mask=own >= 0, other=0)
+        list_end = tl.load(edge_ptr + own + 1, mask=own >= 0, other=0)
+        offset = tl.load(edge_first + replica * V + row, mask=used, other=0).to(tl.int32) - first
+        column = tl.load(neighbours + cursor, mask=cursor < list_end, other=0).to(tl.int32) + offset
     if AHEAD:
         next_zb = _columns(around, columns, d, C, D, BLOCK)
         if BITS:
@@ -253,7 +279,9 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
                 next_word = tl.load(words + (row_words + c // C + 1), mask=inside & (c + C < n), other=0)
             else:
                 word = tl.load(words + (row_words + c // C), mask=inside, other=0)
-            value = tl.where((word[:, None] & bit[None, :]) != 0, -epsilon - P, value)
+        else:
+            word, cursor, column = _edge_words(neighbours, cursor, list_end, column, offset, c, C)
+        value = tl.where((word[:, None] & bit[None, :]) != 0, -epsilon - P, value)
         # Two comparisons, which the compiler merges: a product that is NaN is not at a bound.
         g = tl.where((P < S) | (P > S), 0.0, fast_reciprocal(value))
         if PRECISION == "tf32x3":
@@ -304,94 +332,6 @@ def _tiles_kernel(  # type: ignore[no-untyped-def]
         if SUMS:
             total_sum = tl.sum(tl.where(inside[:, None], grad, 0.0), 0)
             tl.store(sums + (replica * tl.num_programs(0) + tile) * d + at, total_sum, mask=at < d)
-
-
-@triton.jit(do_not_specialize=["V", "B", "chunks", "stride", "offset", "largest"])
-def _edges_kernel(  # type: ignore[no-untyped-def]
-    p, shift, ptr, index, edge_ptr, neighbours, node, first, grad_z, partial, V, B, d, chunks, stride, offset,
-    largest, low, high, epsilon, K: tl.constexpr, LIMITED: tl.constexpr,
-    MEAN_OF_GRAPHS: tl.constexpr, GRADIENT: tl.constexpr, SHIFT: tl.constexpr,
-    D: tl.constexpr, SINGLE_CHUNK: tl.constexpr,
-):  # fmt: skip
-    """The edges of a row (program 0) of a replica (1), a chunk of the gradient (2): −Σ (log P − log(1 − P)).
-
-    ``LIMITED``: rows of graphs of more than ``largest`` rows have no edges here.
-    """
-    row = tl.program_id(0)
-    replica = tl.program_id(1).to(tl.int64)
-    part = tl.program_id(2)
-    at = replica * V + row
-    store = tl.load(node + at).to(tl.int64)
-    side = tl.arange(0, 2)
-    ends = tl.load(edge_ptr + store + side, mask=store >= 0, other=0)
-    lower = tl.min(ends, 0)
-    count = tl.sum(tl.where(side == 1, ends, -ends), 0).to(tl.int32)
-    graph = tl.load(index + at)
-    rows = p + (replica * V + tl.load(first + at)) * d
-    shift += (replica * B + graph) * d
-    real = graph < B
-    wide = 1.0
-    if MEAN_OF_GRAPHS or LIMITED:
-        begin = ptr + replica * (B + 1) + graph
-        n = tl.load(begin + 1, mask=real, other=1) - tl.load(begin, mask=real, other=0)
-        wide = n.to(tl.float32)
-        if LIMITED:
-            count = tl.where(n <= largest, count, 0)
-    k = tl.arange(0, D)
-    own_row = p + at * d + k
-    total = tl.zeros([K], tl.float32)
-    grad = tl.zeros([D], tl.float32)
-    if SINGLE_CHUNK:
-        zi = tl.load(own_row, mask=(k < d) & (store >= 0), other=0.0)
-        if SHIFT:
-            s = tl.load(shift + k, mask=(k < d) & real, other=0.0)
-            zi += s
-    for e in range(0, count, K):
-        entry = e + tl.arange(0, K)
-        in_list = entry < count
-        local = tl.load(neighbours + lower + entry, mask=in_list, other=0).to(tl.int64)
-        neighbour = rows + local[:, None] * d + k[None, :]
-        if SINGLE_CHUNK:
-            zj = tl.load(neighbour, mask=in_list[:, None] & (k[None, :] < d), other=0.0)
-            if SHIFT:
-                zj += s[None, :]
-            S = tl.sum(zj * zi[None, :], 1)
-        else:
-            S = tl.zeros([K], tl.float32)
-            for q in range(0, chunks):
-                in_width = k + q * D < d
-                zi = tl.load(own_row + q * D, mask=in_width, other=0.0)
-                zj = tl.load(neighbour + q * D, mask=in_list[:, None] & in_width[None, :], other=0.0)
-                if SHIFT:
-                    s = tl.load(shift + k + q * D, mask=in_width & real, other=0.0)
-                    zi += s
-                    zj += s[None, :]
-                S += tl.sum(zj * zi[None, :], 1)
-        # Comparisons, not minimum and maximum, which would turn NaN into a bound.
-        below = low > S
-        above = high < S
-        P = tl.where(below, low, tl.where(above, high, S))
-        present = P + epsilon
-        absent = 1 - P + epsilon
-        total += tl.where(in_list, tl.log(present) - tl.log(absent), 0.0)
-        if GRADIENT:
-            g = tl.where(below | above | (entry >= count), 0.0, 1 / present + 1 / absent)
-            if not SINGLE_CHUNK:
-                in_width = k + part * D < d
-                zj = tl.load(neighbour + part * D, mask=in_list[:, None] & in_width[None, :], other=0.0)
-                if SHIFT:
-                    zj += tl.load(shift + k + part * D, mask=in_width & real, other=0.0)[None, :]
-            grad += tl.sum(g[:, None] * zj, 0)
-
-    weight = 1.0
-    if MEAN_OF_GRAPHS:
-        weight = 1 / (wide * wide)
-    if part == 0:
-        tl.store(partial + replica * stride + offset + row, -weight * tl.sum(total, 0))
-    if GRADIENT:
-        offsets = grad_z + at * d + k + part * D
-        written = (k + part * D < d) & (count > 0)
-        tl.store(offsets, tl.load(offsets, mask=written, other=0.0) - (2 * weight) * grad, mask=written)
 
 
 @triton.jit(do_not_specialize=["B", "stride"])
@@ -504,7 +444,7 @@ def loss_and_gradient(
     need_grad: bool,
     large: LargeGraphs | None = None,
 ) -> _LossAndGradient:
-    """The loss and its gradient, by tiles, by the list of edges if there are no bits, and by ``large``."""
+    """The loss and its gradient, by tiles and by ``large``."""
     lead, F = z.shape[:-2], z.shape[:-2].numel()
     loss, scale = z.new_empty(lead), z.new_empty(lead)
     partial, grad_z, sums, height = pair_sums(z, shift, edges, segments, rule, need_grad, large)
@@ -536,45 +476,34 @@ def pair_sums(
     T = tiles.height
     # The padding rows behind the last graph have tiles like one more graph, which are filled with zeros.
     N = count_tiles(V, B, T)
-    # Edges and large graphs change the gradient after its sums over tiles are computed.
-    by_tiles = need_grad and shift is not None and edges.bits is not None and large is None
+    # Large graphs get their gradient after its sums over tiles are computed.
+    by_tiles = need_grad and shift is not None and large is None
     sums = z.new_empty(F, N, d) if by_tiles else None
     bits = edges.bits
-    listed = 0 if bits is not None else V
-    partial = z.new_empty(F, N + listed + (0 if large is None else V))
+    partial = z.new_empty(F, N + (0 if large is None else V))
     if not F:
         return PairSums(partial, grad_z, sums, T)
     largest = _LARGEST if large is None else large.up_to
-    ptr, node = segments.ptr.contiguous(), edges.node.contiguous()
-    bounds = (rule.low, rule.high, rule.epsilon)
-    mean_of_graphs = rule.average == "graphs"
     single_chunk, parts = chunks == 1, chunks if need_grad else 1
     through = single_chunk and need_grad and T >= 64 and D > 64 and precision == "tf32"
     fold = 2 if precision == "tf32x3" and T == 32 else 4  # where warps divide the columns, a thread has fewer
     unused = z  # replaces absent tensors; never read or written
-    common: dict[str, Any] = {
-        **{"MEAN_OF_GRAPHS": mean_of_graphs, "GRADIENT": need_grad, "SHIFT": shift is not None},
-        **{"D": D, "SINGLE_CHUNK": single_chunk},
-    }
-    table = batch_tiles(edges, segments, T)
+    table, lists = batch_tiles(edges, segments, T), (unused, unused, unused, unused)
+    if bits is None:
+        lists = edges.node.contiguous(), edges.ptr, edges.neighbours, edges.first.contiguous()
     _tiles_kernel[(N, F, parts)](
-        z, unused if shift is None else shift, table, node if bits is None else bits.words,
+        z, unused if shift is None else shift, table, unused if bits is None else bits.words, *lists,
         unused if grad_z is None else grad_z, unused if sums is None else sums, partial,
-        V, B, d, chunks, partial.size(1), largest, *bounds,
+        V, B, d, chunks, partial.size(1), largest, rule.low, rule.high, rule.epsilon,
         ZERO_DIAGONAL=rule.zero_diagonal, BITS=bits is not None, PRECISION=precision,
         TIMES=min(fold, _factors_per_log(rule)), FOLD=fold, THROUGH=through, AHEAD=tiles.ahead and single_chunk,
-        BLOCK=tiles.block, FULL=d == D, T=T, C=_COLUMNS, SUMS=by_tiles, **common,
+        BLOCK=tiles.block, FULL=d == D, T=T, C=_COLUMNS, SUMS=by_tiles,
+        MEAN_OF_GRAPHS=rule.average == "graphs", GRADIENT=need_grad, SHIFT=shift is not None,
+        D=D, SINGLE_CHUNK=single_chunk,
         num_warps=tiles.warps, num_stages=1, maxnreg=_register_limit(tiles, D, d == D, precision),
     )  # fmt: skip
-    if bits is None and V:
-        _edges_kernel[(V, F, parts)](
-            z, unused if shift is None else shift, ptr, segments.index.contiguous(), edges.ptr,
-            edges.neighbours, node, edges.first.contiguous(), unused if grad_z is None else grad_z, partial,
-            V, B, d, chunks, partial.size(1), N, largest, *bounds,
-            K=32, LIMITED=large is not None, **common, num_warps=max(1, D // 32),
-        )  # fmt: skip
     if large is not None and V:
-        large.add(partial, N + listed, grad_z)
+        large.add(partial, N, grad_z)
     return PairSums(partial, grad_z, sums, T)
 
 
