@@ -18,7 +18,7 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import use_precision
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, Precision
-from tests.graphs import assert_equal, random_graphs, with_weights
+from tests.graphs import assert_equal, random_graphs, with_empty_graphs, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
 
 DRAWN = torch.tensor([[0, 3, 1, 5], [2, 2, -1, 4]])
@@ -163,6 +163,25 @@ def test_a_graph_of_several_chunks(kernel_device: str, monkeypatch: pytest.Monke
         {"residual_nodes": 900, "reconstruction": False},
         sizes=[9, 700, 1, 2, 17, 5],
     )
+
+
+def test_a_labelled_graph_without_nodes_has_no_gradient(kernel_device: str) -> None:  # noqa: F811
+    """Its scores are 0, as those of the layers."""
+    store, x = _store([9, 33, 1, 2, 17, 5], 2)
+    store, _ = with_empty_graphs(store, [0, 1, 0, 0, 0, 0, 0], y=1)  # graph 1 has no nodes
+    drawn, there = torch.tensor([[0, 1, 4, 2], [3, 5, 6, 1]]), store.to(kernel_device)
+    with use_kernels("off"):
+        exact = _model({"reconstruction": False}, 2).double()
+        expected = _run(exact, _batch(store, x, drawn), LossOptions(), fused=False)
+    with use_kernels("always"):
+        model = _model({"reconstruction": False}, 2).to(kernel_device)
+        batch = _batch(there, feature_table(x.float().to(kernel_device), there), drawn)
+        actual = _run(model, batch, LossOptions(), fused=True)
+    assert not actual["scores"][0, 1].any()
+    assert not actual["scores"][1, 3].any()
+    for name, value in expected.items():
+        scale = max(1e-3, float(value.abs().max()))
+        assert_equal(actual[name] / scale, value / scale, name, 3e-5)
 
 
 @pytest.mark.slow

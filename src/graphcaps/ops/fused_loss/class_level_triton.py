@@ -351,11 +351,7 @@ def _normalised(u, k, capsule, real, first, mean, var, gamma, beta, d, epsilon, 
     wide = at < d
     valid = (capsule & real)[:, None] & wide[None, :]
     rows = tl.load(u + k[:, None] * d + at[None, :], mask=valid, other=0.0)
-    factor = tl.rsqrt(tl.load(var + at, mask=wide, other=1.0) + epsilon)
-    factor *= tl.load(gamma + at, mask=wide, other=0.0)
-    centre = tl.load(mean + at, mask=wide, other=0.0)
-    shift = tl.load(beta + at, mask=wide, other=0.0)
-    return tl.where(valid, (rows - centre[None, :]) * factor[None, :] + shift[None, :], 0.0)
+    return tl.where(valid, _affine(rows, mean, var, gamma, beta, at, wide, epsilon), 0.0)
 
 
 @triton.jit(do_not_specialize=["B", "n", "iterations"])
@@ -364,7 +360,7 @@ def _routing_kernel(  # type: ignore[no-untyped-def]
     B, n, d, iterations, norm_epsilon, epsilon,
     CLASSES: tl.constexpr, N: tl.constexpr, SUMS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """All iterations of a graph (program 0) of a replica (1)."""
+    """All iterations of a graph (program 0) of a replica (1); without nodes, all that it stores is 0."""
     b = tl.program_id(0)
     f = tl.program_id(1).to(tl.int64)
     k = tl.arange(0, N)
@@ -417,7 +413,7 @@ def _routing_kernel(  # type: ignore[no-untyped-def]
         g = ()
         mass = ()
         for j in tl.static_range(CLASSES):
-            assigned = tl.where(capsule, tl.exp(logits[j] - most) / whole, 0.0)
+            assigned = tl.where(capsule & real, tl.exp(logits[j] - most) / whole, 0.0)
             g += (tl.sum(across * assigned[None, :], 1),)
             mass += (tl.sum(assigned, 0),)
     # G of all classes and the mean capsule, as one product with a row for each of them.
