@@ -38,7 +38,8 @@ Phase = Literal[
     "update",
 ]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""Phases of a training step, in the order in which they run. They do not overlap."""
+"""Phases of a training step, in the order in which they begin. On a GPU, launches of a phase that the next one does not
+wait for may run beside it (:mod:`graphcaps.ops._triton.branches`)."""
 
 STEP: Literal["step"] = "step"
 """The range of a whole training step, which encloses its phases."""

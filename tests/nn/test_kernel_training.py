@@ -17,7 +17,7 @@ from graphcaps.nn.fused_training import KernelTraining
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import use_precision
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
-from graphcaps.types import FeatureTable, GraphBatch, LossOptions, Precision
+from graphcaps.types import FeatureTable, GraphBatch, LossOptions, Precision, TrainingLoss
 from tests.graphs import assert_equal, random_graphs, with_empty_graphs, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
 
@@ -25,10 +25,16 @@ DRAWN = torch.tensor([[0, 3, 1, 5], [2, 2, -1, 4]])
 MODEL: dict[str, Any] = {"capsule_dim": 16, "num_capsules": (5,), "dropout": 0.3, "lead": (2,)}
 
 
-def _store(sizes: list[int], classes: int, weighted: bool = False) -> tuple[GraphStore, Tensor]:
+def _store(sizes: list[int], classes: int, weights_from: float | None = None) -> tuple[GraphStore, Tensor]:
+    """Graphs and features; with edge weights from a number up to 1.4 more, if that is given."""
     graphs = random_graphs(sizes, channels=6, classes=classes, seed=3)
     store = graphs.as_store()
-    return with_weights(store) if weighted else store, graphs.x
+    if weights_from is not None:
+        store = with_weights(store)
+        assert store.edge_weight is not None
+        lowest = float(store.edge_weight.min())
+        store = replace(store, edge_weight=store.edge_weight - lowest + weights_from)
+    return store, graphs.x
 
 
 def _batch(
@@ -69,29 +75,29 @@ def _compare(
     *,
     classes: int = 3,
     sizes: list[int] | None = None,
-    weighted: bool = False,
+    drawn: Tensor = DRAWN,
+    weights_from: float | None = None,
     bits: bool = True,
     loss: LossOptions | None = None,
     tolerance: float | None = None,
     precision: Precision = "float32",
 ) -> None:
-    store, x = _store(sizes or [9, 33, 1, 2, 17, 5], classes, weighted)
+    store, x = _store(sizes or [9, 33, 1, 2, 17, 5], classes, weights_from)
     loss = loss or LossOptions()
-    if (
-        tolerance is None
-    ):  # the gradient of the reconstruction loss amplifies rounding where products are near 1
+    if tolerance is None:
+        # The gradient of the reconstruction loss amplifies rounding where products are near 1.
         tolerance = 3e-5 if options.get("reconstruction") is False else 2e-3
     exact = _model(options, classes).double()
     with use_kernels("off"):
-        expected = _run(exact, _batch(store, x), loss, fused=False)
+        expected = _run(exact, _batch(store, x, drawn), loss, fused=False)
     there = store.to(device)
     model, features = _model(options, classes).to(device), feature_table(x.float().to(device), there)
     with use_kernels("always"), use_precision(precision):
         assert isinstance(model.training_function(), KernelTraining)
         monkeypatch.setattr(model, "training_loss", None)  # else the layers could be compared with themselves
-        actual = _run(model, _batch(there, features, with_bits=bits), loss, fused=True)
+        actual = _run(model, _batch(there, features, drawn, with_bits=bits), loss, fused=True)
     assert actual.keys() == expected.keys()
-    real = DRAWN >= 0
+    real = drawn >= 0
     for name, value in expected.items():
         found, value = (each[real] if name == "scores" else each for each in (actual[name], value))
         scale = max(1e-3, float(value.abs().max()))
@@ -111,7 +117,8 @@ def test_equals_the_layers(kernel_device: str, monkeypatch: pytest.MonkeyPatch) 
         ({"class_residual": False, "dropout": 0.0, "reconstruction": False}, {"classes": 6}),
         ({"residual": False, "routing_iterations": 2, "reconstruction": False}, {}),
         ({"reconstruction": False, "capsule_dim": 20}, {"classes": 2}),
-        ({"routing_iterations": 4, "reconstruction": False}, {"weighted": True}),
+        ({"routing_iterations": 4, "reconstruction": False}, {"weights_from": 0.1}),
+        ({"reconstruction": False}, {"weights_from": -1.0, "tolerance": 2e-4}),  # sums of both signs
         ({}, {"loss": LossOptions(reconstruction_weight=0.0)}),
         ({}, {"bits": False}),
     ],
@@ -124,6 +131,35 @@ def test_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _compare(monkeypatch, kernel_device, options, **settings)
+
+
+@pytest.mark.slow
+def test_more_graphs_than_a_tile(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Sums over graphs, which the gradients of normalisations need, are made of several parts."""
+    drawn = torch.stack([torch.arange(37), torch.arange(37) * 3 % 40])
+    drawn[1, 30:] = -1
+    sizes = [index * 7 % 11 + 1 for index in range(40)]
+    options = {"num_capsules": (17,), "capsule_dim": 20, "reconstruction": False}
+    _compare(monkeypatch, kernel_device, options, classes=5, sizes=sizes, drawn=drawn)
+
+
+def test_tf32_keeps_as_many_bits_as_products_read(
+    kernel_device: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The interpreter does not round products, so that the error is that of the stored capsules: float16."""
+    tolerance = 5e-3 if kernel_device == "cpu" else 0.05
+    _compare(monkeypatch, kernel_device, {"reconstruction": False}, precision="tf32", tolerance=tolerance)
+
+
+def test_tf32_with_large_edge_weights(kernel_device: str) -> None:  # noqa: F811
+    """Degrees of negative weights count as 1, so that sums over neighbours can leave the range of float16."""
+    store, x = _store([9, 33, 1, 2, 17, 5], 3, -3e4)
+    there = store.to(kernel_device)
+    model, features = _model({}, 3).to(kernel_device), feature_table(x.float().to(kernel_device), there)
+    with use_kernels("always"), use_precision("tf32"):
+        loss = model.training_function()(_batch(there, features), LossOptions())
+    assert loss.terms.total.isfinite().all()
 
 
 @pytest.mark.slow
@@ -202,6 +238,118 @@ def test_a_replica_without_graphs_changes_nothing(kernel_device: str) -> None:  
         assert not parameter.grad[1].any(), name
     for name, value in model.named_buffers():
         assert torch.equal(value[1], before[name][1]), name
+
+
+def _used_layers(model: HGCN, batch: GraphBatch, options: LossOptions) -> bool:
+    """Whether a training step is computed by the layers."""
+    training = model.training_function()
+    if not isinstance(training, KernelTraining):
+        return True
+    calls = []
+    loss, model.training_loss = model.training_loss, lambda *arguments: calls.append(arguments)  # type: ignore
+    training(batch, options)
+    model.training_loss = loss  # type: ignore[method-assign]
+    return bool(calls)
+
+
+def test_layers_compute_what_the_kernels_lack(kernel_device: str) -> None:  # noqa: F811
+    store, x = _store([9, 33, 1, 2, 17, 5], 3, 0.1)
+    there = store.to(kernel_device)
+    table = feature_table(x.float().to(kernel_device), there)
+    batch, model = _batch(there, table), _model({}, 3).to(kernel_device)
+    y = batch.y
+    assert y is not None
+    weights = torch.ones(3, device=kernel_device)
+    assert there.edge_weight is not None
+    learned = replace(batch.edges, weight=there.edge_weight.clone().requires_grad_())
+    wide = feature_table(torch.cat([x, x], 1).float().to(kernel_device), there)
+    with use_kernels("always"):
+        assert not _used_layers(model, batch, LossOptions())
+        assert not _used_layers(model, batch, LossOptions(reconstruction_weight=0.5))
+        assert _used_layers(model, batch, LossOptions(class_weight=weights))
+        assert _used_layers(model, batch, LossOptions(graph_weight=torch.ones_like(y, dtype=torch.float32)))
+        assert _used_layers(model, replace(batch, edges=learned), LossOptions())
+        assert _used_layers(model, _batch(there, wide), LossOptions())
+        assert _used_layers(model, _batch(there, x.float().to(kernel_device)), LossOptions())
+        for classes in (y.T, y.reshape(-1), y.float(), None):
+            assert _used_layers(model, replace(batch, y=classes), LossOptions())
+        model.primary.norm.eval()  # type: ignore[union-attr]
+        assert _used_layers(model, batch, LossOptions())
+
+
+@pytest.mark.parametrize(
+    ("options", "classes"),
+    [
+        ({"num_capsules": (65,)}, 2),
+        ({}, 7),
+        ({"routing_iterations": 1}, 2),
+        ({"num_capsules": (5, 4)}, 2),
+        ({"formulation": "paper"}, 2),
+        ({"factor_squash": "separate"}, 2),
+        ({"reconstruct_up_to": 8}, 2),
+        ({"context": "gated"}, 2),
+        ({"trunk": "gin"}, 2),
+        ({"parts": "blocks"}, 2),
+    ],
+    ids=str,
+)
+def test_options_without_kernels(options: dict[str, Any], classes: int, kernel_device: str) -> None:  # noqa: F811
+    store, x = _store([9, 33, 1, 2, 17, 5], classes)
+    there = store.to(kernel_device)
+    batch = _batch(there, feature_table(x.float().to(kernel_device), there))
+    with use_kernels("always"):
+        assert _used_layers(_model(options, classes).to(kernel_device), batch, LossOptions())
+
+
+def test_a_loss_of_a_subclass_is_used() -> None:
+    class Own(HGCN):
+        def training_loss(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
+            return super().training_loss(batch, options)
+
+    model = Own(6, 3, capsule_dim=16, num_capsules=(5,))
+    for mode in ("off", "always"):
+        with use_kernels(mode):  # type: ignore[arg-type]
+            assert model.training_function() == model.training_loss
+
+
+@pytest.mark.slow
+def test_weights_and_offsets_in_any_layout(kernel_device: str) -> None:  # noqa: F811
+    """One reconstruction weight for both replicas, and offsets that share their memory."""
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there = store.to(kernel_device)
+    batch = _batch(there, feature_table(x.float().to(kernel_device), there), DRAWN[:1].expand(2, -1))
+    ptr = batch.segments.ptr[:1].clone().expand(2, -1)
+    expanded = replace(
+        batch,
+        segments=replace(batch.segments, ptr=ptr),
+        edges=replace(batch.edges, graphs=ptr),
+    )
+    weight = torch.tensor(0.3, device=kernel_device)
+    with use_kernels("always"):
+        expected = _run(
+            _model({}, 3).to(kernel_device), batch, LossOptions(reconstruction_weight=0.3), fused=True
+        )
+        for shape in ((), (2,)):
+            options = LossOptions(reconstruction_weight=weight.expand(shape))
+            actual = _run(_model({}, 3).to(kernel_device), expanded, options, fused=True)
+            for name, value in expected.items():
+                assert_equal(actual[name], value, name, 1e-6)
+
+
+def test_nan_reaches_the_gradient_of_the_code(kernel_device: str) -> None:  # noqa: F811
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there = store.to(kernel_device)
+    batch = _batch(there, feature_table(x.float().to(kernel_device), there))
+    model = _model({}, 3).to(kernel_device)
+    with torch.no_grad():
+        model.layers[1].weight[0, :, 0, 0] = float("nan")  # type: ignore[index]
+    with use_kernels("always"):
+        model.training_function()(batch, LossOptions()).backward()
+    assert model.decoder is not None
+    for parameter in model.decoder.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad[0].isnan().any()
+        assert parameter.grad[1].isfinite().all()
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from graphcaps.config import TrainConfig
+from graphcaps.ops._triton.branches import fork
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.batch_schedule import schedule_epoch
 from graphcaps.training.cuda_graphs import BucketedRunner, CudaGraphRecorder, StepSize
@@ -210,7 +211,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         monkeypatch.setattr(torch.cuda, name, value)
     lease: Any = SimpleNamespace(stream=stream)
     monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_stream", lambda **_: lease)
-    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_lanes", lambda count: [])
+    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_side_streams", lambda count: [])
     return counts
 
 
@@ -249,6 +250,33 @@ def test_recording_works_after_a_failed_capture(pools: dict[int, int]) -> None:
     kept = recorder.record(lambda: None)
     assert 1 in pools.values()
     kept()
+
+
+def test_an_error_during_a_capture_is_that_of_the_step(
+    pools: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory runs out while a branch is open. A graph with such a branch cannot end: CUDA's error would hide it."""
+    main, side = torch.cuda.current_stream(), SimpleNamespace(wait_stream=lambda other: None)
+    joined: list[Any] = []
+    monkeypatch.setattr(main, "wait_stream", joined.append)
+    monkeypatch.setattr(
+        "graphcaps.training.cuda_graphs.lease_side_streams",
+        lambda count: [SimpleNamespace(stream=side)] * count,
+    )
+
+    def end(graph: Any) -> None:
+        assert joined.count(side) == 1, "unjoined work"
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_end", end)
+    captured = iter((False, True))
+
+    def body() -> None:
+        with fork(stream=1):
+            if next(captured):
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        CudaGraphRecorder().record(body)
 
 
 @pytest.mark.gpu

@@ -18,7 +18,7 @@ from graphcaps.training.step import TrainingError
 def _pool(size: int) -> StreamPool:
     """A pool over streams that repeat after ``size``, as those of torch do after 32."""
     numbers = count()
-    create: Any = lambda: SimpleNamespace(cuda_stream=next(numbers) % size)  # noqa: E731
+    create: Any = lambda priority: SimpleNamespace(cuda_stream=next(numbers) % size)  # noqa: E731
     return StreamPool(create, size)
 
 
@@ -34,10 +34,17 @@ def test_living_leases_have_distinct_streams() -> None:
 def test_a_dropped_lease_returns_its_stream() -> None:
     pool = _pool(1)
     first = pool.lease()
-    with pytest.raises(TrainingError, match="at a time"):
+    with pytest.raises(TrainingError, match=r"All 1 CUDA streams of this process are in use; start fewer"):
         pool.lease()
     del first
     assert pool.lease().stream.cuda_stream == 0
+
+
+def test_priorities_may_share_streams() -> None:
+    """As on a GPU that has fewer of them: a stream has one lease whatever priority it was leased with."""
+    pool = _pool(4)
+    leases = [pool.lease(priority) for priority in (0, -1, -2, -2)]
+    assert len({lease.stream.cuda_stream for lease in leases}) == 4
 
 
 def test_leases_in_reference_cycles_are_collected_before_giving_up() -> None:

@@ -6,6 +6,7 @@ On a CPU it serves small graphs, on a GPU the published model with one hidden le
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,53 +31,53 @@ from graphcaps.types import GraphBatch, LossOptions, ModelOutput, TrainingLoss
 
 __all__ = ["FusedScoring", "FusedTraining", "KernelTraining", "fused_network", "kernel_network"]
 
+Network = TypeVar("Network", bound=FusedNetwork | KernelNetwork)
 
-class FusedTraining:
+
+class _OneOperation(Generic[Network]):
     """Loss and class scores of a batch: in one operation where that serves, otherwise layer by layer.
 
+    The operation calls no hooks of modules and parameters.
+
     Args:
         model (GraphModel): The model, whose ``training_loss`` is the reference implementation.
-        network (FusedNetwork): Its parameters, from :func:`fused_network`.
+        network (FusedNetwork or KernelNetwork): Its parameters, from :func:`fused_network` or :func:`kernel_network`.
         modules (list): Its normalisations; all must be in training mode, as the model.
         dropout (ReplicaDropout): The dropout of its primary capsules.
     """
 
     def __init__(
-        self, model: GraphModel, network: FusedNetwork, modules: Sequence[nn.Module], dropout: ReplicaDropout
-    ) -> None:
-        self.model, self.network, self.dropout = model, network, dropout
-        self._modules = (model, dropout, *modules)
-
-    def __call__(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
-        y = batch.y
-        if y is not None and _are_classes(y, batch) and all(module.training for module in self._modules):
-            graphs = fused_batch(self.network, batch)
-            if graphs is not None and graphs.has_classes(y):
-                return fused_loss(self.network, graphs, y, options, self.dropout.next_dropout())
-        return self.model.training_loss(batch, options)
-
-
-class KernelTraining:
-    """Loss and class scores of a batch: in kernels of their own where these serve, otherwise layer by layer.
-
-    Args:
-        model (GraphModel): The model, whose ``training_loss`` is the reference implementation.
-        network (KernelNetwork): Its parameters, from :func:`kernel_network`.
-        modules (list): Its normalisations; all must be in training mode, as the model.
-        dropout (ReplicaDropout): The dropout of its primary capsules.
-    """
-
-    def __init__(
-        self, model: GraphModel, network: KernelNetwork, modules: Sequence[nn.Module], dropout: ReplicaDropout
+        self, model: GraphModel, network: Network, modules: Sequence[nn.Module], dropout: ReplicaDropout
     ) -> None:
         self.model, self.network, self.dropout = model, network, dropout
         self._modules = (model, dropout, *modules)
 
     def __call__(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
         loss = None
-        if batch.y is not None and all(module.training for module in self._modules):
-            loss = kernel_loss(self.network, batch, options, self.dropout.next_dropout)
+        if _has_classes(batch) and all(module.training for module in self._modules):
+            loss = self._compute(batch, options)
         return self.model.training_loss(batch, options) if loss is None else loss
+
+    def _compute(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss | None:
+        """The loss, or ``None`` where the layers have to compute it."""
+        raise NotImplementedError
+
+
+class FusedTraining(_OneOperation[FusedNetwork]):
+    """Training on small graphs on a CPU."""
+
+    def _compute(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss | None:
+        graphs, y = fused_batch(self.network, batch), batch.y
+        if graphs is None or y is None or not graphs.has_classes(y):
+            return None
+        return fused_loss(self.network, graphs, y, options, self.dropout.next_dropout())
+
+
+class KernelTraining(_OneOperation[KernelNetwork]):
+    """Training in kernels of their own on a GPU."""
+
+    def _compute(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss | None:
+        return kernel_loss(self.network, batch, options, self.dropout.next_dropout)
 
 
 class FusedScoring:
@@ -100,11 +101,12 @@ class FusedScoring:
         return ModelOutput(fused_scores(self.network, graphs))
 
 
-def _are_classes(y: Tensor, batch: GraphBatch) -> bool:
-    """Whether there is one number per graph, on a CPU; errors are left to the layers."""
-    return (
-        y.is_cpu and y.dtype == torch.int64 and y.shape == (*batch.segments.ptr.shape[:-1], batch.num_graphs)
-    )
+def _has_classes(batch: GraphBatch) -> bool:
+    """Whether there is a number per graph, where the graphs are."""
+    y, ptr = batch.y, batch.segments.ptr
+    if y is None or y.device != ptr.device or y.dtype != torch.int64:
+        return False
+    return y.shape == (*ptr.shape[:-1], batch.num_graphs)
 
 
 def fused_network(

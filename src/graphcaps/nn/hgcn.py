@@ -440,8 +440,10 @@ class HGCN(GraphModel):
 
     def _network(self, build: Callable[..., Network | None]) -> Network | None:
         """The layers as one operation; ``None`` if that does not compute what they do."""
-        is_own = type(self).forward_batch is HGCN.forward_batch and type(self).loss is HGCN.loss
-        if not is_own or self.parts is not None:
+        computed = ("forward_batch", "loss", "training_loss")
+        if self.parts is not None or any(
+            getattr(type(self), each) is not getattr(HGCN, each) for each in computed
+        ):
             return None
         margins = self.upper_margin, self.lower_margin
         return build(self.primary, self.layers, self.decoder, margins, self.lead)

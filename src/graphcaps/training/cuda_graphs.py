@@ -17,19 +17,19 @@ from torch import Tensor
 from graphcaps.data.batching import batch_from_layout
 from graphcaps.data.store import GraphStore
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.ops._triton.branches import beside, use_branches
+from graphcaps.ops._triton.branches import fork, use_side_streams
 from graphcaps.ops._triton.dispatch import kernels_available
 from graphcaps.ops.batch_layout.layout import layout_batch
 from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule, bucket_size
-from graphcaps.training.cuda_streams import CAPTURE_PRIORITY, lease_lanes, lease_stream
+from graphcaps.training.cuda_streams import CAPTURE_PRIORITY, lease_side_streams, lease_stream
 from graphcaps.training.sample_weight import batch_weights
 from graphcaps.training.step import TrainingStep
 from graphcaps.types import FeatureTable
 
 __all__ = ["BucketedRunner", "CudaGraphRecorder", "StepSize", "can_capture"]
 
-_LANES = 3
+_SIDE_STREAMS = 3
 """Branches of a step that can run at the same time, beside the sequence of kernels that wait for each other."""
 
 
@@ -54,7 +54,7 @@ class CudaGraphRecorder:
 
     def __init__(self) -> None:
         self._lease = lease_stream(priority=CAPTURE_PRIORITY)
-        self._lanes = lease_lanes(_LANES)
+        self._side_leases = lease_side_streams(_SIDE_STREAMS)
         self._replays: WeakSet[Callable[[], None]] = WeakSet()
         self._pool: Any = None
 
@@ -72,7 +72,7 @@ class CudaGraphRecorder:
             stream.synchronize()
             graph.capture_begin(pool=self._shared_pool(), capture_error_mode="thread_local")
             try:
-                with use_branches([lane.stream for lane in self._lanes]):
+                with use_side_streams([lease.stream for lease in self._side_leases]):
                     body()
             finally:
                 graph.capture_end()
@@ -84,7 +84,7 @@ class CudaGraphRecorder:
 
         # The graph reads tensors that the closure refers to, and the cuBLAS workspaces of the streams: all live as long
         # as the graph.
-        replay.body, replay.leases = body, (self._lease, *self._lanes)  # type: ignore[attr-defined]
+        replay.body, replay.leases = body, (self._lease, *self._side_leases)  # type: ignore[attr-defined]
         self._replays.add(replay)
         return replay
 
@@ -174,12 +174,12 @@ class BucketedRunner:
                     classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
                 )  # fmt: skip
                 batch = batch_from_layout(self.store, self.x, layout, max_size=size.max_size)
-            with beside() as moved:  # nothing else of this step reads it
+            with fork() as counted:  # nothing else of this step reads it
                 self.cursor += 1
             weights = None if self.weights is None else batch_weights(self.weights, layout.graphs)
             self.step(batch, layout.active, weights)
             self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
-            moved.join()
+            counted.join()
 
     def _prepare(self, size: StepSize) -> Callable[[], None]:
         """The step for a new size. Called before the epoch that needs it."""

@@ -4,7 +4,8 @@
 again. Two trainings in two threads can therefore hold the same stream. If one of them captures it, the work of the
 other becomes part of the capture or invalidates it (``operation failed due to a previous error during capture``), and
 two captured graphs share one cuBLAS workspace, which belongs to the stream. Streams are therefore leased here: a stream
-is handed out again only after its lease has been dropped. Each priority has a pool of its own.
+is handed out again only after its lease has been dropped. Each priority has 32 streams of its own, or shares those of
+another one on a GPU with fewer priorities.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ import torch
 
 from graphcaps.training.step import TrainingError
 
-__all__ = ["StreamLease", "StreamPool", "lease_lanes", "lease_stream", "use_own_stream"]
+__all__ = [
+    "CAPTURE_PRIORITY",
+    "StreamLease",
+    "StreamPool",
+    "lease_side_streams",
+    "lease_stream",
+    "use_own_stream",
+]
 
 POOL_SIZE = 32
 """Number of distinct streams of a priority that torch hands out on a device."""
-LANE_PRIORITY, CAPTURE_PRIORITY = -1, -2
-"""Priorities of the branches of a captured step, and of the sequence that they run beside. Kernels keep the priority of
+SIDE_PRIORITY, CAPTURE_PRIORITY = -1, -2
+"""Priorities of the branches of a captured step, and of the sequence that they leave. Kernels keep the priority of
 the stream that they are captured from: where both fit only in part, the sequence goes first. Others have priority 0."""
 
 
@@ -43,35 +51,38 @@ class StreamPool:
     """Leases distinct streams of one device. Thread-safe.
 
     Args:
-        create (callable): Returns a stream, possibly one that is in use: ``torch.cuda.Stream``.
-        size (int): Number of distinct streams that ``create`` returns. (default: 32)
+        create (callable): Takes a priority and returns a stream, possibly one that is in use, as ``torch.cuda.Stream``.
+        size (int): Number of distinct streams of a priority that ``create`` returns. (default: 32)
     """
 
-    def __init__(self, create: Callable[[], torch.cuda.Stream], size: int = POOL_SIZE) -> None:
+    def __init__(self, create: Callable[[int], torch.cuda.Stream], size: int = POOL_SIZE) -> None:
         self._create, self._size = create, size
         self._in_use: set[int] = set()
         self._lock = Lock()
 
-    def lease(self) -> StreamLease:
+    def lease(self, priority: int = 0) -> StreamLease:
         """A stream without another living lease.
 
+        Args:
+            priority (int): Priority of the stream, the lower the sooner its kernels run. (default: 0)
+
         Raises:
-            TrainingError: If all streams are in use.
+            TrainingError: If all streams of this priority are in use.
         """
-        lease = self._try_lease()
+        lease = self._try_lease(priority)
         if lease is None:
             gc.collect()  # leases of finished trainings may wait in reference cycles
-            lease = self._try_lease()
+            lease = self._try_lease(priority)
         if lease is None:
             raise TrainingError(
-                f"At most {self._size // 2} trainings can run on a GPU at a time; start fewer."
+                f"All {self._size} CUDA streams of this process are in use; start fewer trainings at a time."
             )
         return lease
 
-    def _try_lease(self) -> StreamLease | None:
+    def _try_lease(self, priority: int) -> StreamLease | None:
         with self._lock:
             for _ in range(self._size):
-                stream = self._create()
+                stream = self._create(priority)
                 if stream.cuda_stream not in self._in_use:
                     self._in_use.add(stream.cuda_stream)
                     lease = StreamLease(stream)
@@ -81,7 +92,7 @@ class StreamPool:
         return None
 
 
-_pools: dict[tuple[int, int], StreamPool] = {}
+_pools: dict[int, StreamPool] = {}
 _pools_lock = Lock()
 
 
@@ -93,19 +104,18 @@ def lease_stream(device: torch.device | None = None, *, priority: int = 0) -> St
         priority (int): Priority of the stream, the lower the sooner its kernels run. (default: 0)
     """
     index = torch.cuda.current_device() if device is None or device.index is None else device.index
-    key = (index, priority)
     with _pools_lock:
-        if key not in _pools:
-            _pools[key] = StreamPool(lambda: torch.cuda.Stream(index, priority=priority))
-    return _pools[key].lease()
+        if index not in _pools:
+            _pools[index] = StreamPool(lambda priority: torch.cuda.Stream(index, priority=priority))
+    return _pools[index].lease(priority)
 
 
-def lease_lanes(count: int) -> list[StreamLease]:
+def lease_side_streams(count: int) -> list[StreamLease]:
     """Streams for branches of a captured step, as many as are free: without them it is a sequence."""
     leases: list[StreamLease] = []
     with suppress(TrainingError):
         for _ in range(count):
-            leases.append(lease_stream(priority=LANE_PRIORITY))
+            leases.append(lease_stream(priority=SIDE_PRIORITY))
     return leases
 
 

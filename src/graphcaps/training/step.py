@@ -11,7 +11,7 @@ from graphcaps.data.step_batches import collate_steps
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import GraphcapsError
 from graphcaps.nn.graph_model import GraphModel
-from graphcaps.ops._triton.branches import beside
+from graphcaps.ops._triton.branches import fork
 from graphcaps.profiling import STEP, profiled
 from graphcaps.training.batch_schedule import EpochSchedule
 from graphcaps.training.epoch_metrics import EpochMetrics
@@ -23,7 +23,7 @@ from graphcaps.types import FeatureTable, GraphBatch, LossOptions, LossTerms
 __all__ = ["EagerRunner", "TrainingError", "TrainingStep"]
 
 _METRICS = 1
-"""Lane of :func:`graphcaps.ops._triton.branches.beside` for what the step itself does not read."""
+"""Side stream of :func:`graphcaps.ops._triton.branches.fork` for what the step itself does not read."""
 
 
 class TrainingError(GraphcapsError):
@@ -67,7 +67,7 @@ class TrainingStep:
         loss = self._loss(batch, options)
         terms = loss.terms
         # Nothing before the update reads this. Losses of all ranks are known only after the backward pass.
-        with beside(active, lane=_METRICS) as beside_gradients:
+        with fork(active, stream=_METRICS) as metrics:
             counted = self.adam.count_step(active)
             if self.reduce is None:
                 self.metrics.add(terms, loss.class_scores, batch.y)
@@ -76,7 +76,7 @@ class TrainingStep:
             loss.backward()
         if self.reduce is not None:
             self.metrics.add(self.reduce(self.adam.parameters, terms), loss.class_scores, batch.y)
-        beside_gradients.join()
+        metrics.join()
         with profiled("update"):
             self.adam.step(active=active, counted=counted)
 

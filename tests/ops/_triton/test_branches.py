@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.ops._triton.branches import beside, use_branches
+from graphcaps.ops._triton.branches import fork, use_side_streams
 
 
 class _Stream:
@@ -39,8 +39,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     @contextlib.contextmanager
     def enter(stream: Any) -> Iterator[None]:
         stack.append(stream)
-        yield
-        stack.pop()
+        try:
+            yield
+        finally:
+            stack.pop()
 
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stack[-1])
     monkeypatch.setattr(torch.cuda, "stream", enter)
@@ -53,17 +55,17 @@ def _streams(log: list[str], *names: str) -> Any:
 
 
 def test_without_streams_a_block_is_a_part_of_the_sequence(log: list[str]) -> None:
-    with beside(torch.ones(2)) as branch:
-        branch.keep(torch.ones(2))
+    with fork(torch.ones(2)) as branch:
+        pass
     branch.join()
     assert log == []
 
 
 def test_a_branch_starts_after_what_is_before_it_and_ends_before_the_join(log: list[str]) -> None:
-    with use_branches(_streams(log, "one", "two")):
-        with beside() as first:
+    with use_side_streams(_streams(log, "one", "two")):
+        with fork() as first:
             log.append("work of the first")
-        with beside(lane=1) as second:
+        with fork(stream=1) as second:
             log.append("work of the second")
         second.join()
         first.join()
@@ -78,8 +80,8 @@ def test_a_branch_starts_after_what_is_before_it_and_ends_before_the_join(log: l
 
 
 def test_a_second_join_waits_for_nothing(log: list[str]) -> None:
-    with use_branches(_streams(log, "one")):
-        with beside() as branch:
+    with use_side_streams(_streams(log, "one")):
+        with fork() as branch:
             pass
         branch.join()
         count = len(log)
@@ -87,18 +89,18 @@ def test_a_second_join_waits_for_nothing(log: list[str]) -> None:
     assert len(log) == count
 
 
-def test_lanes_share_streams_if_there_are_fewer(log: list[str]) -> None:
-    with use_branches(_streams(log, "one", "two")), beside(lane=2) as branch:
+def test_branches_share_streams_if_there_are_fewer(log: list[str]) -> None:
+    with use_side_streams(_streams(log, "one", "two")), fork(stream=2) as branch:
         pass
     assert log == ["one waits for main"]
     branch.join()
 
 
 def test_a_branch_may_wait_for_another(log: list[str]) -> None:
-    with use_branches(_streams(log, "one", "two")):
-        with beside() as first:
+    with use_side_streams(_streams(log, "one", "two")):
+        with fork() as first:
             pass
-        with beside(lane=1) as second:
+        with fork(stream=1) as second:
             first.join()
         second.join()
     assert "two waits for the end of one" in log
@@ -108,20 +110,36 @@ def test_what_a_branch_reads_lives_until_the_join(log: list[str]) -> None:
     """Freed before, its memory would be written by what follows."""
     import weakref
 
-    with use_branches(_streams(log, "one")):
-        before, inside = torch.ones(2), torch.ones(3)
-        alive = [weakref.ref(before), weakref.ref(inside)]
-        with beside(before) as branch:
-            branch.keep(inside)
-        del before, inside
-        assert all(each() is not None for each in alive)
+    with use_side_streams(_streams(log, "one")):
+        tensor = torch.ones(2)
+        alive = weakref.ref(tensor)
+        with fork(tensor) as branch:
+            pass
+        del tensor
+        assert alive() is not None
         branch.join()
-        assert all(each() is None for each in alive)
+        assert alive() is None
+
+
+def test_an_exception_joins_the_branches(log: list[str]) -> None:
+    """Those that have launches: waiting for another stream would be an error of the capture."""
+
+    def fails() -> None:
+        with use_side_streams(_streams(log, "one", "two", "three")):
+            with fork(stream=1):
+                pass
+            with fork(stream=2):
+                raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fails()
+    assert log[-2:] == ["main waits for two", "main waits for three"]
+    assert not any("one" in line for line in log)
 
 
 def test_other_computations_have_no_streams(log: list[str]) -> None:
-    with use_branches(_streams(log, "one")):
+    with use_side_streams(_streams(log, "one")):
         pass
-    with beside():
+    with fork():
         pass
     assert log == []

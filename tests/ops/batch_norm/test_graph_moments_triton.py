@@ -30,7 +30,7 @@ def test_weighted_sums(sizes: list[list[int]], width: int, divisor: float | None
     x = poisoned(segments, width, seed=4) + 2
     generator = torch.Generator().manual_seed(1)
     gamma, beta = torch.randn(2, F, width, generator=generator)
-    weights = torch.rand(segments.index.shape, generator=generator)
+    weights = 2 * torch.rand(segments.index.shape, generator=generator) - 1
     weights[:, :2] = 0
     running = torch.zeros(F, width), torch.ones(F, width)
     there = moved(segments, kernel_device)

@@ -57,10 +57,11 @@ def _on(device: str) -> Callable[[Tensor], Tensor]:
 
 @pytest.mark.parametrize(("parts", "d"), [(3, 20), (300, 11), (1, 8)])
 def test_norm_gradient_is_that_of_a_batch_normalisation(parts: int, d: int, kernel_device: str) -> None:
-    """For rows, γ and β; the second replica has no rows. 300 parts are more than a step adds."""
+    """For rows, γ and β; the second replica has no rows, and the third a single one. 300 parts are more than a step
+    adds."""
     from graphcaps.ops.fused_loss.node_level_gradient_triton import norm_gradient, scaled_sums
 
-    numbers, counts, V = _numbers(parts), torch.tensor([40, 0, 7]), 40
+    numbers, counts, V = _numbers(parts), torch.tensor([40, 0, 1, 7]), 40
     replicas = []
     for count in counts.tolist():
         u, grad, part = 3 * numbers(V, d) + 1, numbers(V, d), numbers(V).argsort() * parts // V
@@ -75,24 +76,26 @@ def test_norm_gradient_is_that_of_a_batch_normalisation(parts: int, d: int, kern
             {
                 **{"u": u, "grad": grad, "mean": mean, "var": var, "gamma": gamma, "beta": beta},
                 **{"sums": add(0, part, grad), "hat_sums": add(0, part, grad * hats)},
-                "moved_sums": add(0, part, grad * (u - mean)),
+                "deviation_sums": add(0, part, grad * (u - mean)),
                 **{"dgamma": dgamma, "dbeta": dbeta, "rstd": (var + NORM_EPSILON).rsqrt()},
                 "du": torch.nn.functional.pad(du, (0, 0, 0, V - count)),
             }
         )
     case, there = _joined(replicas), _on(kernel_device)
-    sums, hat_sums, moved_sums, mean, var, gamma, beta = (
-        there(case[name]) for name in ("sums", "hat_sums", "moved_sums", "mean", "var", "gamma", "beta")
+    sums, hat_sums, deviation_sums, mean, var, gamma, beta = (
+        there(case[name]) for name in ("sums", "hat_sums", "deviation_sums", "mean", "var", "gamma", "beta")
     )
     norm = norm_gradient(sums, hat_sums, (mean, var, there(counts.double())), (gamma, beta), NORM_EPSILON)
-    weight, base, slope = (each.cpu().double()[:, None] for each in (norm.weight, norm.base, norm.slope))
-    found = weight * case["grad"] + base - slope * case["u"]
+    weight, base, coefficients = (
+        each.cpu().double()[:, None] for each in (norm.weight, norm.base, norm.coefficients)
+    )
+    found = weight * case["grad"] + base - coefficients * case["u"]
     assert_close(found.masked_fill(torch.arange(V)[:, None] >= counts[:, None, None], 0), case["du"], "rows")
-    assert not found[1].any()
+    assert not found[1:3].any()
     assert_close(norm.shift, case["dbeta"], "beta")
     assert_close(norm.rstd, case["rstd"], "rstd")
     assert_close(norm.mean, case["mean"], "mean")
-    assert_close(scaled_sums(moved_sums, norm.rstd), case["dgamma"], "gamma")
+    assert_close(scaled_sums(deviation_sums, norm.rstd), case["dgamma"], "gamma")
     assert_close(scaled_sums(sums), case["dbeta"], "sums that are not scaled")
 
 
@@ -206,7 +209,7 @@ def test_gradients_of_output_capsules_are_those_of_autograd(
 
     assert_close(grads.ds, case["ds"], "s")
     assert_close(dG, case["dG"], "G")
-    assert_close(scaled_sums(grads.moved_sums, norm.rstd), case["dgamma"], "gamma")
+    assert_close(scaled_sums(grads.deviation_sums, norm.rstd), case["dgamma"], "gamma")
     assert_close(norm.shift, case["dbeta"], "beta")
     assert_close(scaled_sums(grads.sums), case["sums"], "sums over nodes")
     assert_close(scaled_sums(grads.hat_sums), case["hat_sums"], "sums over nodes, times nodes")
@@ -295,11 +298,11 @@ def test_row_gradients_are_those_of_autograd(
         *((there["extra"], there["factor"]) if with_extra else (None, None)),
     )
     ptr = torch.tensor([[0, n // 2, n] for n in counts], device=kernel_device)
-    dz, offset_sums, moved_sums = module.row_gradients(there["dhat"], norm, nodes, ptr, epsilon)
+    dz, offset_sums, deviation_sums = module.row_gradients(there["dhat"], norm, nodes, ptr, epsilon)
     for f, n in enumerate(counts):
         assert_close(dz[f, :n], case["dz"][f, :n], f"projection of replica {f}")
         assert not dz[f, 1:n:9].any()
     assert offset_sums.size(1) == max(1, programs // 3)
     assert_close(module.scaled_sums(offset_sums), case["doffset"], "offset")
-    assert_close(module.scaled_sums(moved_sums, norm.rstd), case["dgamma"], "gamma")
+    assert_close(module.scaled_sums(deviation_sums, norm.rstd), case["dgamma"], "gamma")
     assert_close(norm.shift, case["dbeta"], "beta")

@@ -316,8 +316,11 @@ def test_tiles_are_looked_up_once(kernel_device: str) -> None:
 
     edges, segments = batch_of([[0, 1, 2, 3], [3, 1], []], [1, 31, 33, 100], 170, kernel_device, bits=True)
     assert edges.bits is not None
-    actual = tile_table(segments.ptr, edges, 32, edges.memo)
-    assert tile_table(segments.ptr, edges, 32, edges.memo) is actual
+    actual = tile_table(edges, 32, segments)
+    assert tile_table(edges, 32, segments) is actual
+    assert tile_table(replace(edges, bits=None), 32, segments) is not actual  # it has no words
+    others = Segments(segments.ptr.clone(), segments.index)
+    assert tile_table(edges, 32, others) is not actual
     B, V = segments.num_graphs, 170
     for replica, ptr in enumerate(segments.ptr.tolist()):
         begins = [first // 32 + graph for graph, first in enumerate(ptr)]

@@ -5,8 +5,6 @@ The table is made once per batch, so that a program needs a single dependent loa
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -14,7 +12,7 @@ from torch import Tensor
 
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["batch_tiles", "count_tiles", "first_row_at", "tile_at", "tile_table"]
+__all__ = ["count_tiles", "first_row_at", "tile_at", "tile_table"]
 
 _BLOCK = 128  # tiles of a program that looks them up
 
@@ -24,17 +22,19 @@ def count_tiles(V: int, B: int, height: int) -> int:
     return V // height + B + 1
 
 
-def tile_table(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any]) -> Tensor:
-    """What :func:`tile_at` reads for each tile of ``height`` rows, ``[replicas, tiles, 6]``, kept in ``memo``.
+def tile_table(edges: EdgeTable, height: int, segments: Segments | None = None) -> Tensor:
+    """What :func:`tile_at` reads for each tile of ``height`` rows, ``[replicas, tiles, 6]``, kept with the edges.
 
     Args:
-        ptr (Tensor): First row of each graph, and the end of the last, ``[*lead, B + 1]``.
         edges (EdgeTable): Edges of the batch, with or without adjacency bits.
         height (int): Rows of a tile, a power of two.
-        memo (dict): That of the edges if ``ptr`` belongs to them, else a new one.
+        segments (Segments, optional): Graphs of the rows. (default: those of the edges)
     """
-    key = ("tiles of rows", height)
-    if key not in memo:
+    of_edges = segments is None or segments.ptr is edges.graphs
+    key = ("tiles of rows", height, None if of_edges else segments)
+    if key not in edges.memo:
+        ptr = edges.graphs if segments is None else segments.ptr
+        assert ptr is not None
         ptr, node, bits = ptr.contiguous(), edges.node.contiguous(), edges.bits
         V, B = node.size(-1), ptr.size(-1) - 1
         tiles, replicas = count_tiles(V, B, height), ptr.numel() // (B + 1)
@@ -44,15 +44,9 @@ def tile_table(ptr: Tensor, edges: EdgeTable, height: int, memo: dict[Any, Any])
                 ptr, node, node if bits is None else bits.start, table, V, B, tiles, B.bit_length(),
                 T=height, BITS=bits is not None, BLOCK=_BLOCK, num_warps=4,
             )  # fmt: skip
-        memo[key] = table
-    cached: Tensor = memo[key]
+        edges.memo[key] = table
+    cached: Tensor = edges.memo[key]
     return cached
-
-
-def batch_tiles(edges: EdgeTable, segments: Segments, height: int) -> Tensor:
-    """:func:`tile_table` of the graphs of a batch, which all its operations share."""
-    memo = edges.memo if edges.graphs is segments.ptr else segments.memo
-    return tile_table(segments.ptr, edges, height, memo)
 
 
 @triton.jit

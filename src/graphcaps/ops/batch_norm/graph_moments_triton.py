@@ -1,8 +1,8 @@
 """Statistics of batch normalisation and the mean capsule of every graph, in one pass over the rows.
 
 Both follow from the mean and the squared deviations of each graph, so the rows are read once. The mean capsule is that
-of the normalised rows, which are not stored. A weighted sum of these rows follows from the weighted mean of the graph
-in the same way.
+of the normalised rows, which are not stored. A weighted sum of these rows follows from the weighted sum of deviations
+from the mean of the graph.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def graph_statistics(
         momentum, epsilon (float): As in :class:`graphcaps.nn.RaggedBatchNorm`.
         divisor (float, optional): Divides the sum of a graph; 0 stands for its number of rows, ``None`` for no mean.
         max_size (int, optional): Upper bound on the rows of a graph; if known, large graphs are split into chunks.
-        row_weights (Tensor, optional): At least 0; if given, the rows of a graph are also summed with these weights,
+        row_weights (Tensor, optional): If given, the rows of a graph are also summed with these weights, of any sign,
             ``[*lead, V]``.
     """
     *lead, V, C = x.shape
@@ -119,7 +119,7 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     pivot = tl.load(origin + columns, mask=wide & (start < end), other=0.0)
     total = tl.zeros([ROWS, WIDTH], tl.float32)
     square = tl.zeros([ROWS, WIDTH], tl.float32)
-    leaning = tl.zeros([ROWS, WIDTH], tl.float32)
+    weighted_total = tl.zeros([ROWS, WIDTH], tl.float32)
     mass = tl.zeros([ROWS], tl.float32)
     row_weights += r * V + start
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
@@ -131,9 +131,9 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
         total += difference
         square += difference * difference
         if WEIGHTED:
-            share = tl.load(row_weights + first + tl.arange(0, ROWS), mask=is_row, other=0.0)
-            leaning += share[:, None] * difference
-            mass += share
+            row_weight = tl.load(row_weights + first + tl.arange(0, ROWS), mask=is_row, other=0.0)
+            weighted_total += row_weight[:, None] * difference
+            mass += row_weight
     n = tl.maximum(end - start, 1).to(tl.float32)
     step = tl.sum(total, 0) / n
     mean = pivot + step
@@ -143,8 +143,7 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     tl.store(squares + offsets, squared, mask=wide)
     if WEIGHTED:
         all_mass = tl.sum(mass, 0)
-        lean = tl.sum(leaning, 0) / tl.where(all_mass > 0, all_mass, 1.0)
-        tl.store(weighted + offsets, pivot + lean, mask=wide)
+        tl.store(weighted + offsets, tl.sum(weighted_total, 0) - all_mass * step, mask=wide)
         tl.store(masses + (part * L + r) * B + b, all_mass)
 
 
@@ -205,25 +204,24 @@ def _join_kernel(  # type: ignore[no-untyped-def]
             size = tl.zeros([PIECES], tl.float32)
             value = tl.zeros([PIECES, WIDTH], tl.float32)
             mass = tl.zeros([PIECES], tl.float32)
-            leaning = tl.zeros([PIECES, WIDTH], tl.float32)
+            weighted_total = tl.zeros([PIECES, WIDTH], tl.float32)
             for part in range(0, parts):
                 n = _size(ptr, B, replica, b, part, is_piece, ROWS_PER_CHUNK)
                 piece = (part * L + replica) * B + b
                 offsets = piece[:, None] * C + columns[None, :]
+                deviation = tl.load(means + offsets, mask=valid, other=0.0) - mean[None, :]
                 if MEANS:
-                    deviation = tl.load(means + offsets, mask=valid, other=0.0) - mean[None, :]
                     size += n
                     value += n[:, None] * deviation
                 if SUMS:  # of a chunk without rows, both are 0
-                    deviation = tl.load(weighted + offsets, mask=valid, other=0.0) - mean[None, :]
-                    weight_of = tl.load(masses + piece, mask=is_piece, other=0.0)
-                    mass += weight_of
-                    leaning += weight_of[:, None] * deviation
+                    mass_of = tl.load(masses + piece, mask=is_piece, other=0.0)
+                    mass += mass_of
+                    weighted_total += tl.load(weighted + offsets, mask=valid, other=0.0)
+                    weighted_total += mass_of[:, None] * deviation
             if MEANS:
                 under = tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
                 value = (value * factor[None, :] + size[:, None] * shift[None, :]) / under[:, None]
                 tl.store(means_out + out_at, value, mask=valid)
             if SUMS:
-                tl.store(
-                    sums_out + out_at, leaning * factor[None, :] + mass[:, None] * shift[None, :], mask=valid
-                )
+                total_of = weighted_total * factor[None, :] + mass[:, None] * shift[None, :]
+                tl.store(sums_out + out_at, total_of, mask=valid)

@@ -309,7 +309,7 @@ def _gram_kernel(  # type: ignore[no-untyped-def]
     """K and z of as many graphs (program 0) as have ROWS capsules, and a class (1) of a replica (2).
 
     The product of all capsules of a program with each other has the matrices of its graphs as blocks on its diagonal.
-    Those of graphs without nodes are computed, too, and change nothing.
+    Those of graphs without nodes are computed, too; the iterations do not use them.
     """
     f = tl.program_id(2).to(tl.int64)
     index = f * CLASSES + tl.program_id(1)
@@ -337,11 +337,11 @@ def _gram_kernel(  # type: ignore[no-untyped-def]
     hat = tl.load(u + row[:, None] * d + at[None, :], mask=valid, other=0.0)
     hat = tl.where(valid, _affine(hat, mean, var, gamma, beta, at, wide, epsilon), 0.0)
     lift = tl.load(vector + index * d + at, mask=wide, other=0.0)
-    own = index * B + base + graph
-    tl.store(z + own * n + k, tl.sum(hat * lift[None, :], 1), mask=inside)
+    graph_at = index * B + base + graph
+    tl.store(z + graph_at * n + k, tl.sum(hat * lift[None, :], 1), mask=inside)
     total = product(y, tl.trans(hat), tl.zeros([ROWS, ROWS], tl.float32), PRECISION)
     stored = (graph[:, None] == graph[None, :]) & inside[:, None]
-    tl.store(gram + (own * n + k)[:, None] * n + k[None, :], total, mask=stored)
+    tl.store(gram + (graph_at * n + k)[:, None] * n + k[None, :], total, mask=stored)
 
 
 @triton.jit
@@ -382,9 +382,9 @@ def _routing_kernel(  # type: ignore[no-untyped-def]
     squares = ()
     for j in tl.static_range(CLASSES):
         index = f * CLASSES + j
-        own = (index * B + b) * n
-        K += (tl.load(gram + (own + k)[:, None] * n + k[None, :], mask=pairs, other=0.0),)
-        z += (tl.load(z_in + own + k, mask=capsule, other=0.0),)
+        first_row = (index * B + b) * n
+        K += (tl.load(gram + (first_row + k)[:, None] * n + k[None, :], mask=pairs, other=0.0),)
+        z += (tl.load(z_in + first_row + k, mask=capsule, other=0.0),)
         squares += (tl.load(square + index),)
     # The first iteration: c = 1 / O.
     g = ()
@@ -450,7 +450,7 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
     at = tl.arange(0, DP)
     wide = at < d
     here = inside[:, None] & wide[None, :]
-    own = b[:, None] * d + at[None, :]
+    rows_at = b[:, None] * d + at[None, :]
     label = tl.zeros([R], tl.int64) - 1
     counted = 0.0
     if LABELS:
@@ -466,19 +466,19 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
         )
         # Through global memory, so that the tiles that follow do not have the layout of a product, in which a sum over
         # a row needs barriers.
-        tl.store(s_out + row * B * d + own, s, mask=here)
+        tl.store(s_out + row * B * d + rows_at, s, mask=here)
     tl.debug_barrier()
     loss = tl.zeros([R], tl.float32)
     for j in tl.static_range(CLASSES):
         row = f * CLASSES + j
-        s = tl.load(s_out + row * B * d + own, mask=here, other=0.0)
+        s = tl.load(s_out + row * B * d + rows_at, mask=here, other=0.0)
         mass = tl.load(m_in + row * B + b, mask=inside, other=0.0)
         s += mass[:, None] * tl.load(bias + row * d + at, mask=wide, other=0.0)[None, :]
         if RESIDUAL:
-            s += tl.load(average + f * B * d + own, mask=here, other=0.0)
+            s += tl.load(average + f * B * d + rows_at, mask=here, other=0.0)
         squared = tl.sum(s * s, 1)
         scale, _ = squash_factor(squared, epsilon)
-        tl.store(s_out + row * B * d + own, s, mask=here)
+        tl.store(s_out + row * B * d + rows_at, s, mask=here)
         each = (f * B + b) * CLASSES + j
         tl.store(capsules + each[:, None] * d + at[None, :], s * scale[:, None], mask=here)
         score = tl.sqrt(squared) * scale
@@ -512,7 +512,7 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
             )
             total = product(left, right, total, PRECISION)
         total += tl.load(code_bias + f * d + at, mask=wide, other=0.0)[None, :]
-        tl.store(code + f * B * d + own, tl.where(total <= 0, 0.0, total), mask=here)  # NaN stays
+        tl.store(code + f * B * d + rows_at, tl.where(total <= 0, 0.0, total), mask=here)  # NaN stays
 
 
 class GramMatrices(NamedTuple):
@@ -611,7 +611,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     at = tl.arange(0, DP)
     wide = at < d
     here = inside[:, None] & wide[None, :]
-    own = b[:, None] * d + at[None, :]
+    rows_at = b[:, None] * d + at[None, :]
     begin = tl.load(ptr + f * (B + 1) + b, mask=inside, other=0).to(tl.int32)
     size = tl.load(ptr + f * (B + 1) + b + 1, mask=inside, other=0).to(tl.int32) - begin
     label = tl.load(y + f * B + b, mask=inside, other=-1)
@@ -630,9 +630,9 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
             total += tl.load(
                 code_sums + rows[:, None] + at[None, :], mask=(t < count)[:, None] & wide[None, :], other=0.0
             )
-        positive = tl.load(code + f * B * d + own, mask=here, other=0.0) > 0
+        after = tl.load(code + f * B * d + rows_at, mask=here, other=0.0)
         dcode += f * B * d
-        tl.store(dcode + own, tl.where(positive, total * factor, 0.0), mask=here)
+        tl.store(dcode + rows_at, tl.where(after <= 0, 0.0, total * factor), mask=here)  # NaN stays
         tl.debug_barrier()  # the product reads what was just stored
         steps = tl.cdiv(d, KB)
         chosen = tl.maximum(label, 0)
@@ -648,12 +648,12 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
             )
             of_code = product(left, right, of_code, PRECISION)
         # As in the forward pass; this memory is written again only after it was read.
-        tl.store(dG_out + f * CLASSES * B * d + own, of_code, mask=here)
+        tl.store(dG_out + f * CLASSES * B * d + rows_at, of_code, mask=here)
         tl.debug_barrier()
-        of_code = tl.load(dG_out + f * CLASSES * B * d + own, mask=here, other=0.0)
+        of_code = tl.load(dG_out + f * CLASSES * B * d + rows_at, mask=here, other=0.0)
     shared = tl.zeros([R, DP], tl.float32)
     for j in tl.static_range(CLASSES):
-        offsets = (f * CLASSES + j) * B * d + own
+        offsets = (f * CLASSES + j) * B * d + rows_at
         s = tl.load(s_in + offsets, mask=here, other=0.0)
         squared = tl.sum(s * s, 1)
         along = tl.load(dscores + (f * B + b) * CLASSES + j, mask=inside, other=0.0)
@@ -672,20 +672,20 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         product_of = times_rows(
             ds_out + row * B * d, b * d, inside, W + row * d * d, d, d, KB, DP, STAGES, True, PRECISION
         )
-        tl.store(dG_out + row * B * d + own, product_of, mask=here)
+        tl.store(dG_out + row * B * d + rows_at, product_of, mask=here)
     tl.debug_barrier()
     first = tl.where(here, 0.0, shared)  # zeros in the layout of what is loaded
     second = first
     for j in tl.static_range(CLASSES):
-        offsets = (f * CLASSES + j) * B * d + own
+        offsets = (f * CLASSES + j) * B * d + rows_at
         dG = tl.load(dG_out + offsets, mask=here, other=0.0)
         part_of = tl.load(hopped_sums + (f * B + b) * CLASSES + j, mask=inside, other=0.0)
         first += part_of[:, None] * dG
         second += dG * tl.load(G + offsets, mask=here, other=0.0)
     if RESIDUAL:
         first += shared
-        second += shared * tl.load(average + f * B * d + own, mask=here, other=0.0)
-        tl.store(shared_out + f * B * d + own, shared, mask=here)
+        second += shared * tl.load(average + f * B * d + rows_at, mask=here, other=0.0)
+        tl.store(shared_out + f * B * d + rows_at, shared, mask=here)
     part = (f * tl.num_programs(0) + tl.program_id(0)) * d + at
     tl.store(sums + part, tl.sum(first, 0), mask=wide)
     tl.store(hat_sums + part, tl.sum(second, 0), mask=wide)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from graphcaps.ops._triton.branches import beside
+from graphcaps.ops._triton.branches import fork
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.activation.activation_triton import threshold_and_scale
 from graphcaps.ops.batch_norm.batch_norm_triton import combine_statistics
@@ -82,10 +82,10 @@ from graphcaps.types import FeatureRows, GraphBatch, LossOptions, LossTerms, Tra
 __all__ = ["kernel_loss"]
 
 _ROUTED = {"tf32": torch.float16, "bfloat16": torch.bfloat16}
-"""Type of h, which only products read: as many bits as these have. TF32 has those of float16, and normalised capsules
-are far from the limits of its range."""
+"""Type of h, which only products read: as many bits as these have. TF32 has those of float16. Normalised capsules are
+far from the limits of its range, and so are their averages; sums with edge weights may not be."""
 _WEIGHTS, _TABLES, _HOPPED = 0, 1, 2
-"""Lanes of :func:`graphcaps.ops._triton.branches.beside`: launches of one lane run in sequence."""
+"""Side streams of :func:`graphcaps.ops._triton.branches.fork`: launches of one stream run in sequence."""
 
 
 def kernel_loss(
@@ -138,9 +138,11 @@ class _Pass:
         segments, F = batch.segments, network.num_replicas
         self.network, self.batch, self.precision = network, batch, dot_precision()
         self.B, self.V, self.d = segments.num_graphs, segments.num_rows, network.weight.size(-1)
-        self.ptr = segments.ptr.reshape(F, self.B + 1)
+        self.ptr = segments.ptr.reshape(F, self.B + 1).contiguous()
         self.rows = Rows(self.ptr, segments.max_size or self.V, F, self.V, self.B, fixed=False)
         self.weight = options.reconstruction_weight
+        if isinstance(self.weight, Tensor):
+            self.weight = self.weight.float().expand(network.lead).reshape(F).contiguous()
         reconstructs = network.decoder is not None and (isinstance(self.weight, Tensor) or self.weight != 0)
         self.decoder = Decoder(*network.decoder) if network.decoder is not None and reconstructs else None
         self.margin = MarginOptions(
@@ -158,7 +160,7 @@ class _Pass:
         F, V, d = network.num_replicas, self.V, self.d
         norm, features = network.norm, self._features
         with profiled("primary"):
-            with beside(lane=_HOPPED) as drawn:
+            with fork(stream=_HOPPED) as drawn:
                 self.dropout = dropout(segments.row_mask)
             self.statistics = feature_statistics(
                 features, (norm.mean, norm.var), training=True, momentum=norm.momentum, epsilon=norm.epsilon
@@ -166,12 +168,12 @@ class _Pass:
             affine = norm.weight, norm.bias
             folded = fold_projection(features, network.weight, network.bias, affine, self.statistics)
             self.u, self.squares = (network.weight.new_empty(shape) for shape in ((F, V, d), (F, V)))
-            with beside(lane=_WEIGHTS) as self._agreements:
+            with fork(stream=_WEIGHTS) as self._agreements:
                 levels = network.nodes, network.classes
                 self.agreements = [
                     agreement_matrices(level.weight, level.bias, self.precision) for level in levels
                 ]
-            with beside(lane=_TABLES) as self._tables:
+            with fork(stream=_TABLES) as self._tables:
                 self.scale = hop_scale(edges)
                 self.hop_sums = hop_sums(edges, self.scale)
                 if self.decoder is not None:
@@ -206,12 +208,15 @@ class _Pass:
             (mean, var, self.count), self.residual = moments.statistics, moments.means
             assert moments.sums is not None
             self.node_statistics = mean, var
-            with beside(moments.sums, lane=_WEIGHTS) as first:
+            with fork(moments.sums, stream=_WEIGHTS) as first:
                 T, tau = update_agreement(
                     moments.sums, None, self.agreements[0], None, None, rows, epsilon, precision
                 )
             terms = NormTerms(mean, var, norm.weight, norm.bias, norm.epsilon)
-            nodes, dtype = self.u.view(*lead, V, d), _ROUTED.get(precision)
+            nodes, dtype = (
+                self.u.view(*lead, V, d),
+                None if edges.weight is not None else _ROUTED.get(precision),
+            )
             h = adjacency_product(nodes, edges, self.scale, True, precision, terms, dtype)[0].view(F, V, d)
         with profiled("routing"):
             first.join()
@@ -222,11 +227,10 @@ class _Pass:
                 G, m, c = assign_and_sum(h, T, tau, rows, iteration == level.iterations - 1, precision)
             assert c is not None
             self.c = c.view(*lead, V, J)
-            with beside(lane=_TABLES) as self._coarse:
+            with fork(stream=_TABLES) as self._coarse:
                 coarse = adjacency_product(self.c, edges, None, False, precision)[0]
                 adjacency = segment_product(self.c, coarse, segments)
                 self.hops = hop_matrices(adjacency.view(F, B, J, J))
-                self._coarse.keep(coarse, adjacency)
             self.tables = statistics_tables(level.weight, rows, precision)
             self.capsules, s, self.G, self.m = final_capsules(
                 G, m, level.weight, level.bias, self.residual, rows, epsilon, True, precision, self.tables
@@ -250,7 +254,7 @@ class _Pass:
             self.gram = gram_matrices(self.inputs, self.agreements[1], self.precision)
         with profiled("coarsening"):
             self._coarse.join()
-        with beside(lane=_HOPPED) as self._hopped:
+        with fork(stream=_HOPPED) as self._hopped:
             F, V, J = self.network.num_replicas, self.V, self.c.size(-1)
             self.hopped = adjacency_product(self.c, edges, self.scale, True, self.precision)[0].view(F, V, J)
             self.hopped_sums = ragged_sum(self.hopped, self.ptr, segments.max_size)
@@ -271,7 +275,7 @@ class _Pass:
             self.pairs = pair_sums(z, code, self.batch.edges, self.batch.segments, RELEASED, True)
         assert self.level.margin is not None
         parts = None if self.pairs is None else self.pairs.partial
-        with beside(lane=_TABLES) as self._losses:
+        with fork(stream=_TABLES) as self._losses:
             self.losses = loss_terms(self.level.margin, parts, self.ptr, self.weight)
 
     def backward(self) -> list[Tensor | None]:
@@ -302,9 +306,9 @@ class _Pass:
         )  # fmt: skip
         grads = capsule_gradients(above, self.level, inputs, class_norm, level, self.ptr, precision)
         of_decoder: list[Tensor | None] = [] if network.decoder is None else [None, None]
-        with beside(lane=_WEIGHTS) as weights:
+        with fork(stream=_WEIGHTS) as weights:
             of_nodes = parameter_gradients(self.G, self.m, grads.ds, rows, precision)
-            of_class_norm = scaled_sums(grads.moved_sums, class_norm.rstd), class_norm.shift
+            of_class_norm = scaled_sums(grads.deviation_sums, class_norm.rstd), class_norm.shift
             of_classes = parameter_gradients(self.level.G, self.level.m, above.ds, rows, precision)
             if self.decoder is not None:
                 assert above.dcode is not None
@@ -313,7 +317,7 @@ class _Pass:
                 )
         dG = vote_gradients(grads, level, precision)
         norm = network.nodes.norm
-        with beside(dG, lane=_TABLES) as sums_of_nodes:
+        with fork(dG, stream=_TABLES) as sums_of_nodes:
             statistics = *self.node_statistics, self.count
             affine = norm.weight, norm.bias
             node_norm = norm_gradient(grads.sums, grads.hat_sums, statistics, affine, norm.epsilon)
@@ -323,10 +327,12 @@ class _Pass:
         )  # fmt: skip
         dhat, _ = input_gradient(self.hopped, dG, rows, precision, shift=grads.shared)
         sums_of_nodes.join()
-        dz, offset_sums, moved_sums = row_gradients(dhat, node_norm, node_rows, self.ptr, RELEASED_EPSILON)
-        with beside(lane=_TABLES) as parts:
+        dz, offset_sums, deviation_sums = row_gradients(
+            dhat, node_norm, node_rows, self.ptr, RELEASED_EPSILON
+        )
+        with fork(stream=_TABLES) as parts:
             doffset = scaled_sums(offset_sums)
-            of_node_norm = scaled_sums(moved_sums, node_norm.rstd), node_norm.shift
+            of_node_norm = scaled_sums(deviation_sums, node_norm.rstd), node_norm.shift
         mean, rstd = self.statistics
         products = weight_products(self._features, mean, dz, network.weight, precision)
         parts.join()
@@ -336,8 +342,6 @@ class _Pass:
         )
         for branch in (weights, self._losses):
             branch.join()
-        # Until here: branches read them.
-        self._kept = above, grads, class_norm, node_norm, offset_sums, moved_sums
         of_primary = (dgamma, dbeta, dweight, doffset)
         return [*of_primary, *of_node_norm, *of_nodes, *of_class_norm, *of_classes, *of_decoder]
 

@@ -89,7 +89,9 @@ def kernel_loss(
     """
     rows, edges, segments = batch.features, batch.edges, batch.segments
     weighted = options.class_weight is not None or options.graph_weight is not None
-    if not isinstance(rows, FeatureRows) or rows.node.shape[:-1] != network.lead or weighted:
+    if weighted or not isinstance(rows, FeatureRows):
+        return None
+    if rows.node.shape[:-1] != network.lead or rows.table.x.size(-1) != network.weight.size(1):
         return None
     form = select(
         "kernel_loss", _by_layers,

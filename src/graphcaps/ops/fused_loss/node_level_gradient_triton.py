@@ -137,14 +137,14 @@ class NodeRows(NamedTuple):
 
 
 class NormGradient(NamedTuple):
-    """How the gradient of normalised rows becomes that of the rows: ``weight`` · gradient + ``base`` − ``slope`` · u.
+    """How the gradient g of normalised rows becomes that of the rows u: ``weight`` g + ``base`` − ``coefficients`` u.
 
     All tensors are ``[F, d]``; ``shift`` is the gradient of β, ``mean`` and ``rstd`` (1 / σ) are those of the rows.
     """
 
     weight: Tensor
     base: Tensor
-    slope: Tensor
+    coefficients: Tensor
     shift: Tensor
     mean: Tensor
     rstd: Tensor
@@ -163,7 +163,7 @@ def _add_parts(table, parts, d, at, wide, PARTS: tl.constexpr, WIDTH: tl.constex
 
 @triton.jit(do_not_specialize=["parts"])
 def _norm_kernel(  # type: ignore[no-untyped-def]
-    sums, hat_sums, mean, var, gamma, beta, count, weight, base, slope, shift, rstd, parts, d, epsilon,
+    sums, hat_sums, mean, var, gamma, beta, count, weight, base, coefficients, shift, rstd, parts, d, epsilon,
     PARTS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Some columns (program 1) of a replica (0)."""
@@ -171,18 +171,19 @@ def _norm_kernel(  # type: ignore[no-untyped-def]
     at = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = at < d
     column = r * d + at
-    n = tl.maximum(tl.load(count + r), 1.0)
+    n = tl.load(count + r)
+    n, several = tl.maximum(n, 1.0), n > 1  # a single row is its own mean: its gradient is 0, not rounding
     centre = tl.load(mean + column, mask=wide, other=0.0)
     inverse = tl.rsqrt(tl.load(var + column, mask=wide, other=1.0) + epsilon)
     scale = tl.load(gamma + column, mask=wide, other=0.0) * inverse
     offset = tl.load(beta + column, mask=wide, other=0.0)
     total = _add_parts(sums + r * parts * d, parts, d, at, wide, PARTS, WIDTH)
     # Of the gradient times û = γ x̂ + β with x̂ = (u − mean) / σ.
-    bend = _add_parts(hat_sums + r * parts * d, parts, d, at, wide, PARTS, WIDTH) - offset * total
-    bend *= inverse * inverse / n
-    tl.store(weight + column, scale, mask=wide)
-    tl.store(base + column, bend * centre - scale * (total / n), mask=wide)
-    tl.store(slope + column, bend, mask=wide)
+    coefficient = _add_parts(hat_sums + r * parts * d, parts, d, at, wide, PARTS, WIDTH) - offset * total
+    coefficient *= inverse * inverse / n
+    tl.store(weight + column, tl.where(several, scale, 0.0), mask=wide)
+    tl.store(base + column, tl.where(several, coefficient * centre - scale * (total / n), 0.0), mask=wide)
+    tl.store(coefficients + column, tl.where(several, coefficient, 0.0), mask=wide)
     tl.store(shift + column, total, mask=wide)
     tl.store(rstd + column, inverse, mask=wide)
 
@@ -204,12 +205,12 @@ def norm_gradient(
         epsilon (float): Added to the variance.
     """
     (mean, var, count), (F, parts, d) = statistics, sums.shape
-    weight, base, slope, shift, rstd = (mean.new_empty(F, d) for _ in range(5))
+    weight, base, coefficients, shift, rstd = (mean.new_empty(F, d) for _ in range(5))
     _norm_kernel[(F, triton.cdiv(d, _COLUMNS))](
-        sums, hat_sums, mean, var, *affine, count, weight, base, slope, shift, rstd, parts, d, epsilon,
+        sums, hat_sums, mean, var, *affine, count, weight, base, coefficients, shift, rstd, parts, d, epsilon,
         PARTS=_PARTS, WIDTH=_COLUMNS, num_warps=4,
     )  # fmt: skip
-    return NormGradient(weight, base, slope, shift, mean, rstd)
+    return NormGradient(weight, base, coefficients, shift, mean, rstd)
 
 
 @triton.jit(do_not_specialize=["parts"])
@@ -239,8 +240,8 @@ def scaled_sums(table: Tensor, scale: Tensor | None = None) -> Tensor:
 
 @triton.jit(do_not_specialize=["B", "J", "parts"])
 def _capsules_kernel(  # type: ignore[no-untyped-def]
-    u, s_in, dG, shared, hopped, residual, ptr, weight, base, slope, mean, ds_out, summed, sums, hat_sums, moved_sums,
-    B, J, d, parts, epsilon, divisor,
+    u, s_in, dG, shared, hopped, residual, ptr, weight, base, coefficients, mean,
+    ds_out, summed, sums, hat_sums, deviation_sums, B, J, d, parts, epsilon, divisor,
     CLASSES: tl.constexpr, ABOVE: tl.constexpr, RESIDUAL: tl.constexpr, UNROLLED: tl.constexpr, R: tl.constexpr,
     DP: tl.constexpr,
 ):  # fmt: skip
@@ -250,7 +251,7 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
     at = tl.arange(0, DP)
     inside, wide = b < B, at < d
     here = inside[:, None] & wide[None, :]
-    own = (f * B + b)[:, None] * d + at[None, :]
+    rows_at = (f * B + b)[:, None] * d + at[None, :]
     begin = tl.load(ptr + f * (B + 1) + b, mask=inside, other=0)
     size = (tl.load(ptr + f * (B + 1) + b + 1, mask=inside, other=0) - begin).to(tl.float32)
     real = size > 0
@@ -260,14 +261,14 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
         above += (tl.load(dG + ((f * CLASSES + o) * B + b)[:, None] * d + at[None, :], mask=here, other=0.0),)
     common = tl.where(here, 0.0, above[0])  # zeros in the layout of what is loaded
     if ABOVE:
-        common += tl.load(shared + own, mask=here, other=0.0) / J
+        common += tl.load(shared + rows_at, mask=here, other=0.0) / J
     column = f * d + at
     scale = tl.load(weight + column, mask=wide, other=0.0)[None, :]
     constant = tl.load(base + column, mask=wide, other=0.0)[None, :]
-    bend = tl.load(slope + column, mask=wide, other=0.0)[None, :]
+    coefficient = tl.load(coefficients + column, mask=wide, other=0.0)[None, :]
     centre = tl.load(mean + column, mask=wide, other=0.0)[None, :]
     total = tl.where(here, 0.0, above[0])
-    moved = tl.where(here, 0.0, above[0])
+    deviations = tl.where(here, 0.0, above[0])
     for j in tl.range(0, J, loop_unroll_factor=UNROLLED):
         rows = tl.load(u + (((f * B + b) * J + j) * d)[:, None] + at[None, :], mask=valid, other=0.0)
         at_j = ((f * J + j) * B + b)[:, None] * d + at[None, :]
@@ -276,20 +277,20 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
         for o in tl.static_range(CLASSES):
             part = tl.load(hopped + ((f * B + b) * CLASSES + o) * J + j, mask=inside, other=0.0)
             grad += part[:, None] * above[o]
-        moved += tl.where(valid, grad * (rows - centre), 0.0)
-        du = tl.where(valid, grad * scale + (constant - rows * bend), 0.0)
+        deviations += tl.where(valid, grad * (rows - centre), 0.0)
+        du = tl.where(valid, grad * scale + (constant - rows * coefficient), 0.0)
         factor, derivative = squash_factor(tl.sum(s * s, 1), epsilon)
         ds = factor[:, None] * du + (2 * derivative * tl.sum(s * du, 1))[:, None] * s
         tl.store(ds_out + at_j, ds, mask=here)
         total += ds
-    moved_at = (f * tl.num_programs(0) + tl.program_id(0)) * d + at
-    tl.store(moved_sums + moved_at, tl.sum(moved, 0), mask=wide)
+    deviation_at = (f * tl.num_programs(0) + tl.program_id(0)) * d + at
+    tl.store(deviation_sums + deviation_at, tl.sum(deviations, 0), mask=wide)
     if RESIDUAL:
         part_at = (f * parts + tl.program_id(0)) * d + at
         under = tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
-        tl.store(summed + own, total / under[:, None], mask=here)
+        tl.store(summed + rows_at, total / under[:, None], mask=here)
         tl.store(sums + part_at, tl.sum(total * (size / under)[:, None], 0), mask=wide)
-        mean_of = tl.load(residual + own, mask=here, other=0.0)
+        mean_of = tl.load(residual + rows_at, mask=here, other=0.0)
         tl.store(hat_sums + part_at, tl.sum(total * mean_of, 0), mask=wide)
 
 
@@ -301,7 +302,7 @@ class CapsuleGradients(NamedTuple):
         shared (Tensor, optional): In the mean of the nodes of a graph, for each node, ``[F, B, d]``.
         sums, hat_sums (Tensor): Tables for the sums over the nodes of the gradient of their normalised capsules, and of
             that times these capsules, ``[F, parts, d]``. Their first parts have those of the residual.
-        moved_sums (Tensor): Sums of the gradient of the normalised capsules times their deviations from the mean,
+        deviation_sums (Tensor): Sums of the gradient of the normalised capsules times their deviations from the mean,
             ``[F, parts, d]``.
     """
 
@@ -309,7 +310,7 @@ class CapsuleGradients(NamedTuple):
     shared: Tensor | None
     sums: Tensor
     hat_sums: Tensor
-    moved_sums: Tensor
+    deviation_sums: Tensor
 
 
 def capsule_gradients(
@@ -348,7 +349,7 @@ def capsule_gradients(
     outputs = (unused if tensor is None else tensor for tensor in result)
     _capsules_kernel[(tiles, F)](
         capsules.u, level.s, above.dG, *(unused if tensor is None else tensor for tensor in inputs), ptr,
-        norm.weight, norm.base, norm.slope, norm.mean, *outputs, B, J, d, parts, level.epsilon, level.divisor,
+        norm.weight, norm.base, norm.coefficients, norm.mean, *outputs, B, J, d, parts, level.epsilon, level.divisor,
         CLASSES=above.dG.size(1), ABOVE=above.shared is not None, RESIDUAL=has_residual,
         UNROLLED=CAPSULE_TILES.unrolled, R=CAPSULE_TILES.graphs, DP=max(16, triton.next_power_of_2(d)),
         num_warps=CAPSULE_TILES.warps,
@@ -373,14 +374,14 @@ def _votes_kernel(  # type: ignore[no-untyped-def]
     b, at = tl.program_id(0) * RB + tl.arange(0, RB), tl.arange(0, DP)
     inside, wide = b < B, at < d
     here = inside[:, None] & wide[None, :]
-    own = capsule * B * d + b[:, None] * d + at[None, :]
+    rows_at = capsule * B * d + b[:, None] * d + at[None, :]
     share = tl.load(hopped_sums + (f * B + b) * J + tl.program_id(1), mask=inside, other=0.0)
     matrix = W + capsule * d * d
     total = times_rows(ds + capsule * B * d, b * d, inside, matrix, d, d, KB, DP, STAGES, True, PRECISION)
-    tl.store(dG + own, total, mask=here)
+    tl.store(dG + rows_at, total, mask=here)
     part = (f * parts + before + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * d + at
     tl.store(sums + part, tl.sum(total * share[:, None], 0), mask=wide)
-    tl.store(hat_sums + part, tl.sum(total * tl.load(G + own, mask=here, other=0.0), 0), mask=wide)
+    tl.store(hat_sums + part, tl.sum(total * tl.load(G + rows_at, mask=here, other=0.0), 0), mask=wide)
 
 
 def vote_gradients(grads: CapsuleGradients, level: NodeLevel, precision: str) -> Tensor:
@@ -403,8 +404,8 @@ def vote_gradients(grads: CapsuleGradients, level: NodeLevel, precision: str) ->
 
 @triton.jit(do_not_specialize=["V", "B", "blocks", "tiles"])
 def _rows_kernel(  # type: ignore[no-untyped-def]
-    u, squares, dhat, extra, factor, weight, base, slope, mean, ptr, scale,
-    dz, offset_sums, moved_sums, V, B, d, blocks, tiles, epsilon,
+    u, squares, dhat, extra, factor, weight, base, coefficients, mean, ptr, scale,
+    dz, offset_sums, deviation_sums, V, B, d, blocks, tiles, epsilon,
     EXTRA: tl.constexpr, EACH: tl.constexpr, ROWS: tl.constexpr, DP: tl.constexpr,
 ):  # fmt: skip
     """``tiles`` tiles of rows of a replica, whose sums stay in registers until the end."""
@@ -416,19 +417,19 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
     column = r * d + at
     stretch = tl.load(weight + column, mask=wide, other=0.0)
     constant = tl.load(base + column, mask=wide, other=0.0)
-    bend = tl.load(slope + column, mask=wide, other=0.0)
+    coefficient = tl.load(coefficients + column, mask=wide, other=0.0)
     centre = tl.load(mean + column, mask=wide, other=0.0)
     share = 0.0
     if EXTRA:
         share = tl.load(factor + r)
     if EACH:  # a pointer to one number per replica
         scale = tl.load(scale + r)
-    origin = r * V * d
+    origin = (r * V + begin) * d  # offsets from here on fit into 32 bits
     offset_total = tl.zeros([ROWS, DP], tl.float32)
-    moved_total = tl.zeros([ROWS, DP], tl.float32)
-    for first in range(begin, end, ROWS):
+    deviation_total = tl.zeros([ROWS, DP], tl.float32)
+    for first in range(0, end - begin, ROWS):
         row = first + tl.arange(0, ROWS)
-        real = row < end
+        real = row < end - begin
         valid = real[:, None] & wide[None, :]
         offsets = row[:, None] * d + at[None, :]
         values = tl.load(u + origin + offsets, mask=valid, other=0.0)
@@ -436,8 +437,8 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
         further = tl.where(valid, 0.0, values)
         if EXTRA:
             further = tl.load(extra + origin + offsets, mask=valid, other=0.0)
-        square = tl.load(squares + r * V + row, mask=real, other=0.0)
-        du = grad * stretch[None, :] + (constant[None, :] - values * bend[None, :]) + share * further
+        square = tl.load(squares + r * V + begin + row, mask=real, other=0.0)
+        du = grad * stretch[None, :] + (constant[None, :] - values * coefficient[None, :]) + share * further
         du = tl.where(valid, du, 0.0)
         # u = f h. Below, h is so short that its gradient is 0 up to rounding.
         long = square > 1e-18
@@ -448,10 +449,10 @@ def _rows_kernel(  # type: ignore[no-untyped-def]
         grad_z = tl.where(values > 0, dh * scale, 0.0)
         tl.store(dz + origin + offsets, grad_z, mask=valid)
         offset_total += grad_z
-        moved_total += grad * (values - centre[None, :])  # the gradient is 0 where it is not valid
+        deviation_total += grad * (values - centre[None, :])  # the gradient is 0 where it is not valid
     part = tl.program_id(0).to(tl.int64) * d + at
     tl.store(offset_sums + part, tl.sum(offset_total, 0), mask=wide)
-    tl.store(moved_sums + part, tl.sum(moved_total, 0), mask=wide)
+    tl.store(deviation_sums + part, tl.sum(deviation_total, 0), mask=wide)
 
 
 def row_gradients(
@@ -478,13 +479,13 @@ def row_gradients(
     tiles = triton.cdiv(count, max(1, ROW_TILES.programs // F))
     blocks = triton.cdiv(count, tiles)
     dz = torch.empty_like(nodes.u)
-    offset_sums, moved_sums = (nodes.u.new_empty(F, blocks, d) for _ in range(2))
+    offset_sums, deviation_sums = (nodes.u.new_empty(F, blocks, d) for _ in range(2))
     inputs = (nodes.extra, nodes.factor)
     _rows_kernel[(F * blocks,)](
         nodes.u, nodes.squares, dhat, *(nodes.u if tensor is None else tensor for tensor in inputs),
-        norm.weight, norm.base, norm.slope, norm.mean, ptr, nodes.scale, dz, offset_sums, moved_sums,
+        norm.weight, norm.base, norm.coefficients, norm.mean, ptr, nodes.scale, dz, offset_sums, deviation_sums,
         V, ptr.size(1) - 1, d, blocks, tiles, epsilon,
         EXTRA=nodes.extra is not None, EACH=isinstance(nodes.scale, Tensor), ROWS=rows, DP=width,
         num_warps=ROW_TILES.warps, maxnreg=ROW_TILES.registers,
     )  # fmt: skip
-    return dz, offset_sums, moved_sums
+    return dz, offset_sums, deviation_sums

@@ -308,7 +308,7 @@ def _hop_sums_kernel(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < N
-    own = tl.load(scale + row, mask=inside, other=0.0)
+    row_scale = tl.load(scale + row, mask=inside, other=0.0)
     lane = tl.arange(0, ENTRIES)[None, :]
     row_ = row[:, None]
     start_ = tl.load(starts + row_, mask=row_ < N, other=-1)
@@ -322,7 +322,7 @@ def _hop_sums_kernel(  # type: ignore[no-untyped-def]
         if WEIGHTED:
             values *= tl.load(weight + (start_ + (k + lane)), mask=has, other=0.0)
         total += values
-    tl.store(sums + row, own * (own + tl.sum(total, 1)), mask=inside)
+    tl.store(sums + row, row_scale * (row_scale + tl.sum(total, 1)), mask=inside)
 
 
 @triton.jit
@@ -391,9 +391,9 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
         offsets = (rows.to(tl.int64) * D if LONG else rows * D) + columns[None, :]
         valid = real & wide[None, :]
         total = tl.zeros([ROWS, WIDTH], tl.float32)
-        own, part, inputs, rest = total, total, total, total  # not read
+        row_scale, part, inputs, rest = total, total, total, total  # not read
         if SELF_LOOPS:
-            own = tl.load(scale + rows, mask=real, other=0.0)
+            row_scale = tl.load(scale + rows, mask=real, other=0.0)
             total = tl.load(x + offsets, mask=valid, other=0.0)
         if MEAN_GRADIENT:
             share = _mean_weight(replica * (B + 1) + graph, real, graphs, divisor)
@@ -406,7 +406,7 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
         if SELF_LOOPS:
             if NORMED:
                 total = _normalise(total, centre, factor, shift)
-            total *= own
+            total *= row_scale
         total = _add_four_rows(
             total, x, a, b, c, d, start, count, weight, scale, columns, wide, centre, factor, shift,
             D, 1, WEIGHTED, SELF_LOOPS, NORMED, LONG,
@@ -421,7 +421,7 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
         if TAIL:
             total += rest
         if SELF_LOOPS:
-            total *= own
+            total *= row_scale
         if MEAN_GRADIENT:
             total += part
         if GRADIENT_SUMS:
@@ -743,7 +743,7 @@ def _bits_product(
     tables = None if terms is None else terms.tables(replicas, tiles)
     *pointers, _ = _pointers(terms, tables, x)
     _bits_kernel[(tiles, replicas, triton.cdiv(d, width))](
-        x, out, tile_table(edges.graphs, edges, height, edges.memo), edges.bits.words,
+        x, out, tile_table(edges, height), edges.bits.words,
         x if scale is None else scale.detach().contiguous(),
         *pointers, B, V, d // unit,
         UNIT=unit, SELF_LOOPS=self_loops, **_switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,

@@ -27,7 +27,7 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops._triton.tiling import batch_tiles, count_tiles, first_row_at, tile_at
+from graphcaps.ops._triton.tiling import count_tiles, first_row_at, tile_at, tile_table
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
 from graphcaps.types import EdgeTable, Segments
 
@@ -488,7 +488,7 @@ def pair_sums(
     through = single_chunk and need_grad and T >= 64 and D > 64 and precision == "tf32"
     fold = 2 if precision == "tf32x3" and T == 32 else 4  # where warps divide the columns, a thread has fewer
     unused = z  # replaces absent tensors; never read or written
-    table, lists = batch_tiles(edges, segments, T), (unused, unused, unused, unused)
+    table, lists = tile_table(edges, T, segments), (unused, unused, unused, unused)
     if bits is None:
         lists = edges.node.contiguous(), edges.ptr, edges.neighbours, edges.first.contiguous()
     _tiles_kernel[(N, F, parts)](
@@ -511,7 +511,7 @@ def prepare_tiles(z: Tensor, edges: EdgeTable, segments: Segments) -> None:
     """Makes the table of tiles that :func:`pair_sums` reads for ``z [*lead, V, d]``, and keeps it with the edges."""
     V, d = z.shape[-2:]
     D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
-    batch_tiles(edges, segments, _tiles(V, segments.num_graphs, D, dot_precision()).height)
+    tile_table(edges, _tiles(V, segments.num_graphs, D, dot_precision()).height, segments)
 
 
 def _tiles(V: int, B: int, D: int, precision: str) -> PairTiles:
