@@ -14,7 +14,7 @@ from graphcaps.config import TrainConfig
 from graphcaps.data.step_batches import collate_steps
 from graphcaps.nn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
-from graphcaps.ops.fused_loss.fused_loss import FusedLoss
+from graphcaps.ops.fused_loss.written_out_loss import WrittenOutLoss
 from graphcaps.training import Replica, Trainer, stack_replicas
 from graphcaps.types import GraphBatch, HGCNOutput, LossOptions, ModelOutput, TrainingLoss
 from tests.graphs import assert_equal, with_empty_graphs
@@ -94,7 +94,7 @@ def check_equal(layers: HGCN, batches: list[GraphBatch], options: LossOptions) -
     fused = copy.deepcopy(layers)
     for batch in batches:
         expected, found = layers.training_loss(batch, options), run(fused, batch, options)
-        assert isinstance(found, FusedLoss)
+        assert isinstance(found, WrittenOutLoss)
         assert batch.y is not None
         real = batch.y >= 0
         assert_equal(found.class_scores[real], expected.class_scores[real])
@@ -135,7 +135,7 @@ def test_without_leading_axes() -> None:
     fused = copy.deepcopy(layers)
     batch = small_store().batch(make_features(), torch.tensor([4, 2, 0]))
     expected, found = layers.training_loss(batch, LossOptions()), run(fused, batch)
-    assert isinstance(found, FusedLoss)
+    assert isinstance(found, WrittenOutLoss)
     assert found.class_scores.shape == expected.class_scores.shape
     assert_equal(found.terms.total, expected.terms.total.detach())
     expected.backward()
@@ -251,7 +251,7 @@ def test_other_batches_are_computed_by_the_layers() -> None:
     model = make_model()
     store, x = small_store([*SIZES, 40]), make_features([*SIZES, 40])
     plain = store.batch(x, torch.tensor([[0, 4, 2]]))
-    assert isinstance(run(model, plain), FusedLoss)
+    assert isinstance(run(model, plain), WrittenOutLoss)
     assert plain.y is not None
     others = [
         store.batch(x, torch.tensor([[0, 6, 2]])),  # a graph that is no tile
@@ -259,11 +259,11 @@ def test_other_batches_are_computed_by_the_layers() -> None:
         replace(plain, y=torch.tensor([[0, -1, 1]])),  # a graph without a class
     ]
     for batch in others:
-        assert not isinstance(run(model, batch), FusedLoss)
+        assert not isinstance(run(model, batch), WrittenOutLoss)
     with use_kernels("reference"):
-        assert not isinstance(run(model, plain), FusedLoss)
+        assert not isinstance(run(model, plain), WrittenOutLoss)
     model.layers[0].norm.eval()
-    assert not isinstance(run(model, plain), FusedLoss)
+    assert not isinstance(run(model, plain), WrittenOutLoss)
 
 
 def test_other_batches_of_replicas_are_computed_by_the_layers() -> None:
@@ -271,7 +271,7 @@ def test_other_batches_of_replicas_are_computed_by_the_layers() -> None:
     store, _ = with_empty_graphs(small_store([*SIZES, 40]), [0] * 7 + [1])
     x = make_features([*SIZES, 40])
     plain = store.batch(x, torch.tensor([[0, 4, 2], [3, 1, -1]]))
-    assert isinstance(run(model, plain), FusedLoss)
+    assert isinstance(run(model, plain), WrittenOutLoss)
     others = [
         store.batch(x, torch.tensor([[0, 4, 2], [3, 6, 1]])),  # a graph of one replica is no tile
         store.batch(x, torch.tensor([[0, 4, 2], [3, -1, 1]])),  # padding between graphs
@@ -281,7 +281,7 @@ def test_other_batches_of_replicas_are_computed_by_the_layers() -> None:
         replace(plain, y=torch.tensor([[0, 1, -1], [1, 0, -1]])),  # a graph of one replica has none
     ]
     for batch in others:
-        assert not isinstance(run(model, batch), FusedLoss)
+        assert not isinstance(run(model, batch), WrittenOutLoss)
 
 
 @pytest.mark.parametrize("replicas", [1, 3])

@@ -6,7 +6,8 @@ On a CPU it serves small graphs, on a GPU the published model with one hidden le
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -109,6 +110,52 @@ def _has_classes(batch: GraphBatch) -> bool:
     return y.shape == (*ptr.shape[:-1], batch.num_graphs)
 
 
+@dataclass(frozen=True)
+class _PlainParts:
+    """Layers of an HGCN that has no option besides those of the released program."""
+
+    primary: PrimaryCapsules
+    primary_norm: RaggedBatchNorm
+    layers: tuple[CapsuleLayer, ...]
+    norms: tuple[RaggedBatchNorm, ...]
+    decoder: AdjacencyDecoder | None
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Weight and bias of the norm and of the projection; the same of each layer; those of the decoder."""
+        parts: list[Any] = [self.primary_norm, self.primary]
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            parts += [norm, layer]
+        if self.decoder is not None:
+            parts.append(self.decoder)
+        return tuple(tensor for part in parts for tensor in (part.weight, part.bias))
+
+
+def _plain_parts(
+    primary: nn.Module, layers: Iterable[nn.Module], decoder: nn.Module | None
+) -> _PlainParts | None:
+    """The layers; ``None`` if one of them has an option that the operations lack."""
+    if type(primary) is not PrimaryCapsules or primary.norm is None or primary.factor_squash != "joined":
+        return None
+    plain, norms = [], []
+    for layer in layers:
+        if type(layer) is not CapsuleLayer or layer.norm is None or not _is_plain(layer):
+            return None
+        plain.append(layer)
+        norms.append(layer.norm)
+    if decoder is not None and (
+        type(decoder) is not AdjacencyDecoder or decoder.reconstruct_up_to is not None
+    ):
+        return None
+    return _PlainParts(primary, primary.norm, tuple(plain), tuple(norms), decoder)
+
+
+def _is_plain(layer: CapsuleLayer) -> bool:
+    """Whether a layer is one of the released program, without the extensions."""
+    extended = layer.trunk or layer.context or layer.modulation
+    return layer.released and layer.detach and not extended and layer.method in ("auto", "factored")
+
+
 def fused_network(
     primary: nn.Module,
     layers: Iterable[nn.Module],
@@ -125,37 +172,27 @@ def fused_network(
         margins (tuple): Upper and lower margin.
         lead (tuple): Leading axes of the parameters.
     """
-    F = torch.Size(lead).numel()
-    if type(primary) is not PrimaryCapsules or primary.norm is None or primary.factor_squash != "joined":
+    F, parts = torch.Size(lead).numel(), _plain_parts(primary, layers, decoder)
+    if parts is None:
         return None
-    parameters: list[Tensor] = [primary.norm.weight, primary.norm.bias, primary.weight, primary.bias]
-    levels = []
-    for layer in layers:
-        if type(layer) is not CapsuleLayer or layer.norm is None or not _is_plain(layer):
-            return None
-        levels.append(
-            FusedLevel(
-                _norms(layer.norm, F),
-                _view(layer.weight, -1, *layer.weight.shape[-2:]),
-                _view(layer.bias, -1, layer.bias.size(-1)),
-                layer.routing_iterations,
-                layer.residual,
-                layer.residual_nodes,
-            )
+    levels = [
+        FusedLevel(
+            _norms(norm, F), _view(layer.weight, -1, *layer.weight.shape[-2:]),
+            _view(layer.bias, -1, layer.bias.size(-1)),
+            layer.routing_iterations, layer.residual, layer.residual_nodes,
         )
-        parameters += [layer.norm.weight, layer.norm.bias, layer.weight, layer.bias]
-    decoders: tuple[tuple[Tensor, Tensor], ...] | None = None
-    if decoder is not None:
-        if type(decoder) is not AdjacencyDecoder or decoder.reconstruct_up_to is not None:
-            return None
-        decoders = tuple(zip(_replicas(decoder.weight, F, 2), _replicas(decoder.bias, F, 1), strict=True))
-        parameters += [decoder.weight, decoder.bias]
+        for layer, norm in zip(parts.layers, parts.norms, strict=True)
+    ]  # fmt: skip
+    decoders = None
+    if parts.decoder is not None:
+        weight, bias = parts.decoder.weight, parts.decoder.bias
+        decoders = tuple(zip(_replicas(weight, F, 2), _replicas(bias, F, 1), strict=True))
     upper, lower = (
         each.double().cpu().numpy().reshape(F, 1, 1) if isinstance(each, Tensor) else each for each in margins
     )
     return FusedNetwork(
-        _norms(primary.norm, F), _replicas(primary.weight, F, 2), _replicas(primary.bias, F, 1),
-        tuple(levels), decoders, upper, lower, ABSENT_WEIGHT, tuple(parameters), torch.Size(lead),
+        _norms(parts.primary_norm, F), _replicas(parts.primary.weight, F, 2), _replicas(parts.primary.bias, F, 1),
+        tuple(levels), decoders, upper, lower, ABSENT_WEIGHT, parts.parameters, torch.Size(lead),
     )  # fmt: skip
 
 
@@ -168,50 +205,29 @@ def kernel_network(
 ) -> KernelNetwork | None:
     """Parameters and constants of an HGCN as kernels read them; ``None`` if it has an option that they lack.
 
-    Arguments as in :func:`fused_network`.
+    Arguments as in :func:`fused_network`; there must be one hidden level.
     """
-    F = torch.Size(lead).numel()
-    if type(primary) is not PrimaryCapsules or primary.norm is None or primary.factor_squash != "joined":
+    F, parts = torch.Size(lead).numel(), _plain_parts(primary, layers, decoder)
+    if parts is None or len(parts.layers) != 2:
         return None
-    parameters: list[Tensor] = [primary.norm.weight, primary.norm.bias, primary.weight, primary.bias]
-    levels = []
-    for layer in layers:
-        if type(layer) is not CapsuleLayer or layer.norm is None or not _is_plain(layer):
-            return None
-        levels.append(
-            KernelLevel(
-                _stacked_norm(layer.norm, F),
-                _stacked(layer.weight, F, 3),
-                _stacked(layer.bias, F, 2),
-                layer.routing_iterations,
-                layer.residual,
-                layer.residual_nodes,
-            )
+    nodes, classes = (
+        KernelLevel(
+            _stacked_norm(norm, F), _stacked(layer.weight, F, 3), _stacked(layer.bias, F, 2),
+            layer.routing_iterations, layer.residual, layer.residual_nodes,
         )
-        parameters += [layer.norm.weight, layer.norm.bias, layer.weight, layer.bias]
-    if len(levels) != 2:
-        return None
-    nodes, classes = levels
+        for layer, norm in zip(parts.layers, parts.norms, strict=True)
+    )  # fmt: skip
     decoder_tensors = None
-    if decoder is not None:
-        if type(decoder) is not AdjacencyDecoder or decoder.reconstruct_up_to is not None:
-            return None
-        decoder_tensors = _stacked(decoder.weight, F, 2), _stacked(decoder.bias, F, 1)
-        parameters += [decoder.weight, decoder.bias]
+    if parts.decoder is not None:
+        decoder_tensors = _stacked(parts.decoder.weight, F, 2), _stacked(parts.decoder.bias, F, 1)
     upper, lower = (
         each.detach().float().reshape(F).contiguous() if isinstance(each, Tensor) else each
         for each in margins
     )
     return KernelNetwork(
-        _stacked_norm(primary.norm, F), _stacked(primary.weight, F, 2), _stacked(primary.bias, F, 1), nodes, classes,
-        decoder_tensors, upper, lower, ABSENT_WEIGHT, tuple(parameters), torch.Size(lead),
+        _stacked_norm(parts.primary_norm, F), _stacked(parts.primary.weight, F, 2), _stacked(parts.primary.bias, F, 1),
+        nodes, classes, decoder_tensors, upper, lower, ABSENT_WEIGHT, parts.parameters, torch.Size(lead),
     )  # fmt: skip
-
-
-def _is_plain(layer: CapsuleLayer) -> bool:
-    """Whether a layer is one of the released program, without the extensions."""
-    extended = layer.trunk or layer.context or layer.modulation
-    return layer.released and layer.detach and not extended and layer.method in ("auto", "factored")
 
 
 def _norms(norm: RaggedBatchNorm, F: int) -> tuple[Norm, ...]:

@@ -18,7 +18,7 @@ CPU in the released formulation, where every graph of the batch is one tile
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,18 @@ from graphcaps.ops._triton.dispatch import kernels_available, needs_plain_operat
 from graphcaps.ops.activation.hashed_dropout import HashedDropout, hash_rows
 from graphcaps.ops.autocast import autocast_enabled
 from graphcaps.ops.batch_shard import current_shard
+from graphcaps.ops.fused_loss.written_out_loss import WrittenOutLoss
 from graphcaps.ops.graph_mean import weight_graphs
 from graphcaps.ops.propagation.adjacency_tiles import AdjacencyTiles, adjacency_tiles
 from graphcaps.ops.reconstruction.pair_loss import open_interval
 from graphcaps.ops.reconstruction.pair_loss_naive import RELEASED
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.profiling import Phase, profiled
-from graphcaps.types import GraphBatch, LossOptions, LossTerms, TrainingLoss
+from graphcaps.types import GraphBatch, LossOptions
 
 __all__ = [
     "FusedBatch",
     "FusedLevel",
-    "FusedLoss",
     "FusedNetwork",
     "Norm",
     "fused_batch",
@@ -201,7 +201,7 @@ def fused_loss(
     y: Tensor,
     options: LossOptions,
     dropout: HashedDropout | None,
-) -> FusedLoss:
+) -> WrittenOutLoss:
     """The loss of a training batch, and its class scores.
 
     Args:
@@ -213,11 +213,9 @@ def fused_loss(
     """
     with torch.inference_mode():  # operations start faster; results that leave this function are made below
         done = _Pass(network, batch, y, options, dropout)
-    values = torch.tensor(done.losses, dtype=network.weights[0].dtype)
-    total, *terms = values.view(-1, *network.lead).unbind()
-    names = ("margin", "reconstruction")[: len(terms)]
+    values = torch.tensor(done.losses, dtype=network.weights[0].dtype).view(-1, *network.lead)
     scores = _as_scores(done.margin.scores, network)
-    return FusedLoss(LossTerms(total, dict(zip(names, terms, strict=True))), scores, done)
+    return WrittenOutLoss.of_values(values, scores, done, network.parameters)
 
 
 def fused_scores(network: FusedNetwork, batch: FusedBatch) -> Tensor:
@@ -235,23 +233,6 @@ def _as_scores(scores: Array, network: FusedNetwork) -> Tensor:
     """``[F·O, B]`` to ``[*lead, B, O]``."""
     each = torch.from_numpy(_by_replica(scores, network.num_replicas)).mT
     return each.reshape(*network.lead, *each.shape[1:])
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class FusedLoss(TrainingLoss):
-    """A loss whose gradients are written out: only :meth:`backward` computes them, its tensors have none."""
-
-    forward_pass: _Pass = field(repr=False)
-
-    def backward(self) -> None:
-        """Adds the gradients of the loss to those of the parameters."""
-        done = self.forward_pass
-        with torch.no_grad():
-            for parameter, grad in zip(done.network.parameters, done.backward(), strict=True):
-                if grad is None or not parameter.requires_grad:
-                    continue
-                shaped = grad.view(parameter.size())
-                parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped
 
 
 class _Pass:

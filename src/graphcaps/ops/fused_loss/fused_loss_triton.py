@@ -16,9 +16,6 @@ gradients of the weights of a level beside the gradients below it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor
 
@@ -50,6 +47,7 @@ from graphcaps.ops.fused_loss.node_level_gradient_triton import (
     scaled_sums,
     vote_gradients,
 )
+from graphcaps.ops.fused_loss.written_out_loss import WrittenOutLoss
 from graphcaps.ops.projection.projection_triton import (
     CapsuleOptions,
     Capsules,
@@ -77,7 +75,7 @@ from graphcaps.ops.routing.capsule_update_triton import (
 from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, input_gradient
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.profiling import profiled
-from graphcaps.types import FeatureRows, GraphBatch, LossOptions, LossTerms, TrainingLoss
+from graphcaps.types import FeatureRows, GraphBatch, LossOptions, TrainingLoss
 
 __all__ = ["kernel_loss"]
 
@@ -94,32 +92,8 @@ def kernel_loss(
     """As :func:`graphcaps.ops.fused_loss.kernel_loss.kernel_loss`, and never ``None``."""
     with torch.no_grad():
         done = _Pass(network, batch, options, dropout)
-    values = done.losses.view(-1, *network.lead)
-    total, *terms = values.unbind()
-    names = ("margin", "reconstruction")[: len(terms)]
     scores = done.level.scores.view(*network.lead, *done.level.scores.shape[1:])
-    return KernelLoss(LossTerms(total, dict(zip(names, terms, strict=True)), values), scores, done)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class KernelLoss(TrainingLoss):
-    """A loss whose gradients are written out: only :meth:`backward` computes them, its tensors have none."""
-
-    forward_pass: _Pass = field(repr=False)
-
-    def backward(self) -> None:
-        """Adds the gradients of the loss to those of the parameters."""
-        done = self.forward_pass
-        with torch.no_grad():
-            _add_gradients(done.network.parameters, done.backward())
-
-
-def _add_gradients(parameters: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
-    for parameter, grad in zip(parameters, grads, strict=True):
-        if grad is None or not parameter.requires_grad:
-            continue
-        shaped = grad.view(parameter.size())
-        parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped
+    return WrittenOutLoss.of_values(done.losses.view(-1, *network.lead), scores, done, network.parameters)
 
 
 class _Pass:

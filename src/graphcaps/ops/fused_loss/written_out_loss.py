@@ -1,0 +1,52 @@
+"""A training loss whose gradients are written out, so that autograd records nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from graphcaps.types import LossTerms, TrainingLoss
+
+__all__ = ["ForwardPass", "WrittenOutLoss"]
+
+
+class ForwardPass(Protocol):
+    """A forward pass, with what its backward pass needs."""
+
+    def backward(self) -> Sequence[Tensor | None]:
+        """The gradient of each parameter, in any shape; ``None`` if the loss does not depend on it."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WrittenOutLoss(TrainingLoss):
+    """A loss of which only :meth:`backward` computes gradients; its tensors have none.
+
+    Args:
+        forward_pass (ForwardPass): What computed the loss.
+        parameters (tuple): The parameters that receive its gradients, in their order.
+    """
+
+    forward_pass: ForwardPass = field(repr=False)
+    parameters: tuple[Tensor, ...] = field(repr=False)
+
+    @classmethod
+    def of_values(
+        cls, values: Tensor, class_scores: Tensor, forward_pass: ForwardPass, parameters: tuple[Tensor, ...]
+    ) -> WrittenOutLoss:
+        """The loss from its total, the margin loss and, with a decoder, the reconstruction loss, ``[terms, *lead]``."""
+        total, *terms = values.unbind()
+        by_name = dict(zip(("margin", "reconstruction")[: len(terms)], terms, strict=True))
+        return cls(LossTerms(total, by_name, values), class_scores, forward_pass, parameters)
+
+    def backward(self) -> None:
+        """Adds the gradients of the loss to those of the parameters."""
+        with torch.no_grad():
+            for parameter, grad in zip(self.parameters, self.forward_pass.backward(), strict=True):
+                if grad is None or not parameter.requires_grad:
+                    continue
+                shaped = grad.view(parameter.size())
+                parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped
