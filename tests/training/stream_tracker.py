@@ -85,14 +85,17 @@ class Memory:
 
 
 class StreamTracker(TorchDispatchMode):
-    """Watches all torch operations and Triton launches while it is entered. ``errors`` describes what it finds."""
+    """Watches all torch operations and Triton launches while it is entered.
+
+    ``errors`` describes what it finds, ``launched`` names operations and kernels in their order.
+    """
 
     def __init__(self, side_streams: int) -> None:
         super().__init__()
         self.main = Stream("main")
         self.side_streams = [Stream(f"side stream {index}") for index in range(side_streams)]
         self.errors: set[str] = set()
-        self.launches = 0
+        self.launched: list[str] = []
         self._entered = [self.main]
         self._memory: dict[int, Memory] = {}
         self._in_launch = self._active = False
@@ -199,7 +202,7 @@ class StreamTracker(TorchDispatchMode):
         """A launch on the current stream."""
         stream = self._entered[-1]
         stream.known[stream.name] = stream.known.get(stream.name, 0) + 1
-        self.launches += 1
+        self.launched.append(name)
         for memory, writes in zip(used, written, strict=True):
             access = Access(stream, stream.known[stream.name], writes, name)
             for other in memory.accesses:

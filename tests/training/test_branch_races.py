@@ -90,7 +90,7 @@ def _track(
 def test_a_step_has_no_races(monkeypatch: pytest.MonkeyPatch) -> None:
     tracker, adam = _track(monkeypatch)
     assert not tracker.errors
-    assert tracker.launches > 40
+    assert "class_level_triton._routing_kernel" in tracker.launched  # it is the form without autograd
     assert all(stream.known for stream in tracker.side_streams)
     assert adam.steps.tolist() == [2, 2]  # counted once in a step, on a side stream
 
