@@ -284,7 +284,7 @@ def phases(measured: Measurements, device: str) -> str:
 def baselines(measured: Measurements, device: str) -> str:
     """Seconds of a fold's epoch, of graphcaps and of the baselines."""
     kinds = ("padded", "torch-geometric gin", "torch-geometric diffpool", "torch-geometric sagpool")
-    head = ["data set", "graphcaps: s", *(f"{kind}: s (graphcaps is faster)" for kind in kinds)]
+    head = ["data set", "graphcaps: s", *(f"{kind}: s (times graphcaps)" for kind in kinds)]
     rows, used = [], []
     for entry in measured.rows:
         match = re.match(r"bench: an epoch of (\d+) folds(?:, (tf32|bf16))?$", entry["what"])
