@@ -1,11 +1,19 @@
-"""Arithmetic shared by kernels: approximate reciprocal and logarithm, and tile products in a chosen precision."""
+"""Arithmetic shared by kernels: approximate reciprocal and logarithm, and tile products in a chosen precision.
+
+Their launches share :func:`tile_width`.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-__all__ = ["fast_log2", "fast_reciprocal", "product"]
+__all__ = ["fast_log2", "fast_reciprocal", "product", "tile_width"]
+
+
+def tile_width(size: int) -> int:
+    """Width of a tile of ``size`` columns: a power of two, and at least 16, the least that a product takes."""
+    return max(16, int(triton.next_power_of_2(size)))
 
 
 # The interpreter has no machine instructions and computes the same in float32.

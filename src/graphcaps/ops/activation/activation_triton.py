@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.arithmetic import fast_reciprocal
+from graphcaps.ops._triton.arithmetic import fast_reciprocal, tile_width
 from graphcaps.ops.activation.hashed_dropout import HashedDropout
 from graphcaps.ops.batch_norm.batch_norm_triton import mask_bytes
 
@@ -158,7 +158,7 @@ def _call(
     z: Tensor, bias: Tensor, mask: Tensor | None, dropout: HashedDropout | None, inside: bool, numbers: int
 ) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
     """Tensors and options of both kernels, for tiles of ``numbers``."""
-    width = max(16, triton.next_power_of_2(z.size(-1)))
+    width = tile_width(z.size(-1))
     rows = max(2, min(64, numbers // width))
     keys = z.view(torch.int32) if dropout is None else dropout.keys.contiguous()  # not read without dropout
     options: dict[str, Any] = {

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
 
 __all__ = [
@@ -247,7 +248,7 @@ class Grid:
         self.unit = load_width(self.C)
         self.units = self.C // self.unit
         self.replicas = x.numel() // (self.V * self.C)
-        self.width = min(128, max(16, triton.next_power_of_2(self.C)))
+        self.width = min(128, tile_width(self.C))
         self.rows = 4096 // self.width if self.width > 32 else 128
         self.blocks = triton.cdiv(self.V, self.rows)
         self.tiles = triton.cdiv(self.blocks, _MOST_PARTS)

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops.batch_norm.batch_norm_triton import update_running
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, rows_per_chunk
@@ -76,7 +77,7 @@ def graph_statistics(
     B, L = ptr.size(-1) - 1, math.prod(lead)
     parts = count_chunks(max_size)
     unit = load_width(C)
-    width = min(128, max(16, triton.next_power_of_2(C)))
+    width = min(128, tile_width(C))
     means, squares = x.new_empty(parts, L, B, C), x.new_empty(parts, L, B, C)
     weighted, masses = means, means  # not read without weights
     if row_weights is not None:

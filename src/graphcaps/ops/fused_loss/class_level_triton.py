@@ -30,8 +30,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops._triton.row_products import times_rows
+from graphcaps.ops.fused_loss.loss_terms_triton import count_pairs
 from graphcaps.ops.routing.agreement_triton import Agreement
 from graphcaps.ops.routing.capsule_update_triton import squash_factor
 
@@ -174,7 +175,7 @@ class _Tiles:
     warps: int = 8
 
     def options(self, d: int, precision: str) -> dict[str, Any]:
-        width = max(16, int(triton.next_power_of_2(d)))
+        width = tile_width(d)
         simple = precision != "tf32x3" and d % 16 == 0  # others need registers
         return {
             **{"R": _GRAPHS, "DP": width, "KB": min(self.step if simple else 16, width)},
@@ -211,13 +212,9 @@ class GramTiles:
     def options(self, d: int, precision: str) -> dict[str, Any]:
         simple = precision != "tf32x3" and d % 32 == 0  # others need registers
         return {
-            "ROWS": self.rows,
-            **{"DP": max(16, int(triton.next_power_of_2(d))), "KB": self.step if simple else 16},
-            **{
-                "STAGES": self.stages,
-                "PRECISION": precision,
-                "num_warps": self.warps if simple else 2 * self.warps,
-            },
+            **{"ROWS": self.rows, "DP": tile_width(d), "KB": self.step if simple else 16},
+            **{"STAGES": self.stages, "PRECISION": precision},
+            "num_warps": self.warps if simple else 2 * self.warps,
         }
 
 
@@ -226,8 +223,8 @@ GRAM_TILES = GramTiles()
 
 def _routing_options(d: int, n: int, classes: int) -> dict[str, int]:
     """Launch options of the iterations; the fewer warps, the fewer sums need barriers, and the more registers."""
-    N, width = (max(16, int(triton.next_power_of_2(size))) for size in (n, d))
-    sums = max(16, int(triton.next_power_of_2(classes + 1)))
+    N, width = (tile_width(size) for size in (n, d))
+    sums = tile_width(classes + 1)
     warps = _ROUTING_WARPS[N] * (1 if classes <= 3 else 2)
     return {"N": N, "SUMS": sums, "WIDTH": min(width, _ROUTING_WIDTH), "num_warps": warps}
 
@@ -257,11 +254,7 @@ def hop_matrices(adjacency: Tensor) -> Tensor:
             to 1, and zeros on the diagonal.
     """
     n, adjacency = adjacency.size(-1), adjacency.contiguous()
-    hops, count, N = (
-        torch.empty_like(adjacency),
-        adjacency.numel() // (n * n),
-        max(16, triton.next_power_of_2(n)),
-    )
+    hops, count, N = torch.empty_like(adjacency), adjacency.numel() // (n * n), tile_width(n)
     graphs = max(1, _MATRIX_NUMBERS // (N * N))
     _hop_matrices_kernel[(triton.cdiv(count, graphs),)](
         adjacency, hops, count, n, GRAPHS=graphs, N=N, num_warps=4
@@ -275,18 +268,6 @@ def _count_labels(y, B, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     for first in range(0, B, BLOCK):
         at = first + tl.arange(0, BLOCK)
         total += (tl.load(y + at, mask=at < B, other=-1) >= 0).to(tl.int32)
-    return tl.sum(total, 0)
-
-
-@triton.jit
-def _count_pairs(ptr, B, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ n² over the graphs."""
-    total = tl.zeros([BLOCK], tl.float32)
-    for first in range(0, B, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        begin = tl.load(ptr + at, mask=at < B, other=0)
-        size = (tl.load(ptr + at + 1, mask=at < B, other=0) - begin).to(tl.float32)
-        total += size * size
     return tl.sum(total, 0)
 
 
@@ -620,7 +601,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         # The gradient of the code is a sum over the nodes of a graph, stored as sums over its tiles.
         if EACH:
             share = tl.load(share + f)
-        factor = share / tl.maximum(_count_pairs(ptr + f * (B + 1), B, COUNTED), 1.0)
+        factor = share / tl.maximum(count_pairs(ptr + f * (B + 1), B, COUNTED), 1.0)
         if tl.program_id(0) == 0:
             tl.store(factor_out + f, factor)
         first_tile, count = begin // height + b, (size + height - 1) // height

@@ -117,7 +117,7 @@ class _Pass:
         self.weight = options.reconstruction_weight
         if isinstance(self.weight, Tensor):
             self.weight = self.weight.float().expand(network.lead).reshape(F).contiguous()
-        reconstructs = network.decoder is not None and (isinstance(self.weight, Tensor) or self.weight != 0)
+        reconstructs = isinstance(self.weight, Tensor) or self.weight != 0
         self.decoder = Decoder(*network.decoder) if network.decoder is not None and reconstructs else None
         self.margin = MarginOptions(
             batch.y.reshape(F, self.B).contiguous(), network.upper, network.lower, network.absent_weight
@@ -153,10 +153,8 @@ class _Pass:
                 if self.decoder is not None:
                     prepare_tiles(self.u, edges, segments)
             drawn.join()
-            capsules, options = (
-                Capsules(self.u, squares=self.squares),
-                CapsuleOptions(self.dropout, RELEASED_EPSILON),
-            )
+            capsules = Capsules(self.u, squares=self.squares)
+            options = CapsuleOptions(self.dropout, RELEASED_EPSILON)
             write_capsules(features, folded, self.statistics[0], capsules, options, self.precision)
 
     @property
@@ -187,10 +185,8 @@ class _Pass:
                     moments.sums, None, self.agreements[0], None, None, rows, epsilon, precision
                 )
             terms = NormTerms(mean, var, norm.weight, norm.bias, norm.epsilon)
-            nodes, dtype = (
-                self.u.view(*lead, V, d),
-                None if edges.weight is not None else _ROUTED.get(precision),
-            )
+            nodes = self.u.view(*lead, V, d)
+            dtype = None if edges.weight is not None else _ROUTED.get(precision)
             h = adjacency_product(nodes, edges, self.scale, True, precision, terms, dtype)[0].view(F, V, d)
         with profiled("routing"):
             first.join()
@@ -260,15 +256,8 @@ class _Pass:
             assert self.pairs.sums is not None
             sums = CodeSums(self.pairs.sums, self.pairs.height, self.weight)
         above = class_level_gradients(
-            self.level,
-            self.ptr,
-            self.class_weights,
-            RELEASED_EPSILON,
-            precision,
-            self.margin,
-            self.decoder,
-            sums,
-        )
+            self.level, self.ptr, self.class_weights, RELEASED_EPSILON, precision, self.margin, self.decoder, sums
+        )  # fmt: skip
         inputs, statistics = self.inputs, (self.inputs.mean, self.inputs.var, self.capsule_count)
         class_norm = norm_gradient(
             above.sums, above.hat_sums, statistics, (inputs.weight, inputs.bias), inputs.epsilon

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["loss_terms"]
+__all__ = ["count_pairs", "loss_terms"]
 
 _BLOCK = 1024
 
@@ -20,6 +20,18 @@ def _sum(values, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     return tl.sum(total, 0)
 
 
+@triton.jit
+def count_pairs(ptr, B, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Σ n² over the graphs of a replica, BLOCK graphs at a time."""
+    total = tl.zeros([BLOCK], tl.float32)
+    for first in range(0, B, BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        begin = tl.load(ptr + at, mask=at < B, other=0)
+        size = (tl.load(ptr + at + 1, mask=at < B, other=0) - begin).to(tl.float32)
+        total += size * size
+    return tl.sum(total, 0)
+
+
 @triton.jit(do_not_specialize=["B", "N"])
 def _terms_kernel(  # type: ignore[no-untyped-def]
     margin, pairs, ptr, weight, out, B, N, PAIRS: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr
@@ -30,13 +42,8 @@ def _terms_kernel(  # type: ignore[no-untyped-def]
     loss = _sum(margin + f * B, B, BLOCK)
     total = loss
     if PAIRS:
-        counted = tl.zeros([BLOCK], tl.float32)
-        for first in range(0, B, BLOCK):
-            at = first + tl.arange(0, BLOCK)
-            begin = tl.load(ptr + f * (B + 1) + at, mask=at < B, other=0)
-            size = (tl.load(ptr + f * (B + 1) + at + 1, mask=at < B, other=0) - begin).to(tl.float32)
-            counted += size * size
-        reconstruction = _sum(pairs + f * N, N, BLOCK) / tl.maximum(tl.sum(counted, 0), 1.0)
+        counted = count_pairs(ptr + f * (B + 1), B, BLOCK)
+        reconstruction = _sum(pairs + f * N, N, BLOCK) / tl.maximum(counted, 1.0)
         if EACH:  # a pointer to one number per replica
             weight = tl.load(weight + f)
         total += weight * reconstruction

@@ -35,6 +35,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.row_products import times_rows
 from graphcaps.ops.fused_loss.class_level_triton import ClassGradients, ClassLevel, NormedCapsules
 from graphcaps.ops.routing.agreement_triton import AgreementTiles
@@ -334,11 +335,8 @@ def capsule_gradients(
         precision (str): Of the products that follow.
     """
     F, J, B, d = level.s.shape
-    tiles, new, has_residual = (
-        triton.cdiv(B, CAPSULE_TILES.graphs),
-        level.s.new_empty,
-        level.residual is not None,
-    )
+    tiles, new = triton.cdiv(B, CAPSULE_TILES.graphs), level.s.new_empty
+    has_residual = level.residual is not None
     parts = (tiles if has_residual else 0) + _vote_parts(level, precision)
     result = CapsuleGradients(
         torch.empty_like(level.s), new(F, B, d) if has_residual else None,
@@ -351,7 +349,7 @@ def capsule_gradients(
         capsules.u, level.s, above.dG, *(unused if tensor is None else tensor for tensor in inputs), ptr,
         norm.weight, norm.base, norm.coefficients, norm.mean, *outputs, B, J, d, parts, level.epsilon, level.divisor,
         CLASSES=above.dG.size(1), ABOVE=above.shared is not None, RESIDUAL=has_residual,
-        UNROLLED=CAPSULE_TILES.unrolled, R=CAPSULE_TILES.graphs, DP=max(16, triton.next_power_of_2(d)),
+        UNROLLED=CAPSULE_TILES.unrolled, R=CAPSULE_TILES.graphs, DP=tile_width(d),
         num_warps=CAPSULE_TILES.warps,
     )  # fmt: skip
     return result
@@ -473,7 +471,7 @@ def row_gradients(
         ``[F, parts, d]`` each.
     """
     F, V, d = nodes.u.shape
-    width = max(16, triton.next_power_of_2(d))
+    width = tile_width(d)
     rows = max(1, ROW_TILES.numbers // width)
     count = triton.cdiv(V, rows)
     tiles = triton.cdiv(count, max(1, ROW_TILES.programs // F))

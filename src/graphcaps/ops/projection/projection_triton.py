@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.activation.activation_triton import (
@@ -409,7 +409,7 @@ def _combine_kernel(  # type: ignore[no-untyped-def]
 
 
 def _width(size: int, most: int) -> int:
-    return min(most, max(16, triton.next_power_of_2(size)))
+    return min(most, tile_width(size))
 
 
 def _split_rows(V: int, rows: int, programs: int) -> tuple[int, int]:

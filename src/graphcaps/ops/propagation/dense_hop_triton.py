@@ -23,6 +23,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
+
 __all__ = ["dense_hop", "hop_matrix", "launch_options"]
 
 
@@ -73,8 +75,8 @@ class _DenseHop(torch.autograd.Function):
 def launch_options(u: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
     """Programs, one for each graph and block of columns, and their options."""
     n, d = u.shape[-2:]
-    width = min(128, max(16, triton.next_power_of_2(d)))
-    options = {"N": max(16, triton.next_power_of_2(n)), "WIDTH": width, "num_warps": 4 if n <= 16 else 8}
+    width = min(128, tile_width(d))
+    options = {"N": tile_width(n), "WIDTH": width, "num_warps": 4 if n <= 16 else 8}
     return (u.numel() // (n * d), triton.cdiv(d, width)), options
 
 

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops.propagation.neighbour_sum_triton import neighbour_lists
 from graphcaps.types import EdgeTable
 
@@ -167,7 +168,7 @@ class _Launch:
 
     def __init__(self, x: Tensor, edges: EdgeTable, bias: Tensor | None, slope: float) -> None:
         V, d = x.shape[-2:]
-        self.width = max(16, triton.next_power_of_2(d))
+        self.width = tile_width(d)
         self.rows = min(32, _BLOCK_NUMBERS // self.width)
         self.blocks = triton.cdiv(V, self.rows)
         self.programs = x.numel() // (V * d) * self.blocks
@@ -226,7 +227,7 @@ class _EdgeAttention(torch.autograd.Function):
         grad_x, grad_centre, grad_member = (torch.empty_like(each) for each in (x, centre, member))
         R = launch.kinds
         sums = x if bias is None else x.new_empty(*bias.shape[:-1], launch.blocks, R)
-        kinds = min(_KINDS, max(16, triton.next_power_of_2(max(R, 1))))
+        kinds = min(_KINDS, tile_width(max(R, 1)))
         _backward_kernel[(launch.programs, max(triton.cdiv(R, kinds), 1))](
             x, grad, centre, member, x if bias is None else bias, log_sums, means,
             grad_x, grad_centre, grad_member, sums, *launch.arguments, **launch.switches, KINDS=kinds,

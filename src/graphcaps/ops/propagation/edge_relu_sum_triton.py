@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops.propagation.modulated_hop import kind_table
 from graphcaps.ops.propagation.modulated_hop_triton import kind_one_hot, labelled_lists, labelled_neighbour
 from graphcaps.types import EdgeTable
@@ -111,7 +112,7 @@ def _label_kernel(  # type: ignore[no-untyped-def]
 def _sum(x: Tensor, grad: Tensor | None, beta: Tensor, edges: EdgeTable) -> Tensor:
     """The sums of the messages or, with their gradient, the gradient of x."""
     V, d = x.shape[-2:]
-    width = min(128, max(16, triton.next_power_of_2(d)))
+    width = min(128, tile_width(d))
     rows = min(64, _BLOCK_NUMBERS // width)
     blocks, out = triton.cdiv(V, rows), torch.empty_like(x)
     lists = labelled_lists(edges, x.new_ones(x.shape[:-1]), x)
@@ -130,8 +131,8 @@ def _label_gradient(
     *lead, V, d = x.shape
     one_hot = kind_one_hot(edge_kinds, x.device)
     Q, replicas = one_hot.size(1), torch.Size(lead).numel()
-    width = min(_GRADIENT_WIDTH, max(16, triton.next_power_of_2(d)))
-    labels = min(_LABELS, max(16, triton.next_power_of_2(Q)))
+    width = min(_GRADIENT_WIDTH, tile_width(d))
+    labels = min(_LABELS, tile_width(Q))
     blocks = triton.cdiv(V, _GRADIENT_ROWS)
     parts = min(_PARTS, blocks)
     sums = x.new_empty(replicas, parts, Q, d)

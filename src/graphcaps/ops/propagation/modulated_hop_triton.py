@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops.edge_kinds import one_hot_kinds
 from graphcaps.ops.propagation.neighbour_sum_triton import hop_scale, neighbour_lists
 from graphcaps.types import EdgeTable
@@ -164,7 +165,7 @@ def _tables(scale: Tensor, shift: Tensor, edge_kinds: tuple[int, ...]) -> tuple[
     """γ and β of every kind, ``[*lead, R, d]`` each."""
     *lead, Q, d = scale.shape
     one_hot = kind_one_hot(edge_kinds, scale.device)
-    R, width = one_hot.size(0), min(128, max(16, triton.next_power_of_2(d)))
+    R, width = one_hot.size(0), min(128, tile_width(d))
     gamma, beta = (scale.new_empty(*lead, R, d) for _ in range(2))
     grid = (triton.cdiv(R, _TABLE_KINDS), torch.Size(lead).numel(), triton.cdiv(d, width))
     _table_kernel[grid](
@@ -185,7 +186,7 @@ def _hop(x: Tensor, gamma: Tensor, beta: Tensor | None, edges: EdgeTable, roots:
     x = x.contiguous()
     out = torch.empty_like(x)
     V, d = x.shape[-2:]
-    width = min(128, max(16, triton.next_power_of_2(d)))
+    width = min(128, tile_width(d))
     rows = min(64, _BLOCK_NUMBERS // width)
     blocks = triton.cdiv(V, rows)
     _hop_kernel[(x.numel() // (V * d) * blocks, triton.cdiv(d, width))](
@@ -204,8 +205,8 @@ def _label_gradients(
     *lead, V, d = x.shape
     one_hot = kind_one_hot(edge_kinds, x.device)
     Q, replicas = one_hot.size(1), torch.Size(lead).numel()
-    width = min(_GRADIENT_WIDTH, max(16, triton.next_power_of_2(d)))
-    labels = min(_LABELS, max(16, triton.next_power_of_2(Q)))
+    width = min(_GRADIENT_WIDTH, tile_width(d))
+    labels = min(_LABELS, tile_width(Q))
     blocks = triton.cdiv(V, _GRADIENT_ROWS)
     parts = min(_PARTS, blocks)
     sums = x.new_empty(2, replicas, parts, Q, d)

@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
@@ -685,7 +686,7 @@ def _lists_product(
     V, d = x.shape[-2:]
     if not x.numel():
         return out, None
-    width = min(128, max(16, triton.next_power_of_2(d)))
+    width = min(128, tile_width(d))
     unit = load_width(d)
     small = _has_small_degrees(edges)
     head = _SMALL_DEGREE if small else _HEAD
@@ -737,7 +738,7 @@ def _bits_product(
     if not x.numel():
         return out, None
     B = edges.graphs.size(-1) - 1
-    height, width = BIT_TILES.height, min(BIT_TILES.width, max(16, triton.next_power_of_2(d)))
+    height, width = BIT_TILES.height, min(BIT_TILES.width, tile_width(d))
     unit, tiles = load_width(d), count_tiles(V, B, height)
     replicas = x.numel() // (V * d)
     tables = None if terms is None else terms.tables(replicas, tiles)

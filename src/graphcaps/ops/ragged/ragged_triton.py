@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.types import Segments
 
@@ -183,8 +183,8 @@ def _ragged_product(a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None) -> 
     out = a.new_empty(parts, *lead, B, N, D)
     if not out.numel():
         return out.sum(0)
-    DB = min(max(16, triton.next_power_of_2(D)), 128)
-    NP = max(16, triton.next_power_of_2(N))
+    DB = min(tile_width(D), 128)
+    NP = tile_width(N)
     columns = triton.cdiv(D, DB)
     _product_kernel[(B, L, parts * columns)](
         a, x, ptr, out, V, B, L, rows_per_chunk(parts, V), N, D,
@@ -216,7 +216,7 @@ class _Product(torch.autograd.Function):
             )
             _product_gradient_kernel[(B, L, parts)](
                 a, x, grad.contiguous(), ptr, grad_a, grad_x, V, B, chunk, N, D,
-                ROWS=32, NP=max(16, triton.next_power_of_2(N)), DB=min(max(16, triton.next_power_of_2(D)), 64),
+                ROWS=32, NP=tile_width(N), DB=min(tile_width(D), 64),
                 PRECISION=dot_precision(), num_warps=4, num_stages=2,
             )  # fmt: skip
         return grad_a, grad_x, None, None
@@ -231,7 +231,7 @@ def ragged_sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
     out = x.new_empty(parts, *lead, B, D)
     if not out.numel():
         return out.sum(0)
-    DB = min(max(16, triton.next_power_of_2(D)), 64)
+    DB = min(tile_width(D), 64)
     columns = triton.cdiv(D, DB)
     _sum_kernel[(B, L, parts * columns)](
         x.contiguous(),
@@ -256,7 +256,7 @@ def _broadcast(x: Tensor, index: Tensor) -> Tensor:
     out = x.new_empty(*lead, V, D)
     if not out.numel():
         return out
-    DB = min(max(16, triton.next_power_of_2(D)), 128)
+    DB = min(tile_width(D), 128)
     rows = 32
     _broadcast_kernel[(triton.cdiv(V, rows), L, triton.cdiv(D, DB))](
         x.contiguous(), index.contiguous(), out, V, B, D, ROWS=rows, DB=DB, num_warps=4

@@ -19,6 +19,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops.activation.activation_triton import hash_position
 from graphcaps.ops.ragged.ragged_triton import ragged_sum
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
@@ -129,7 +130,7 @@ def _add_large_graphs(
     """Writes the sums of all rows into ``partial`` and the gradient of rows of large graphs into ``grad_z``."""
     V, d = z.shape[-2:]
     B, F = segments.num_graphs, partial.size(0)
-    D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
+    D = tile_width(d) if d <= _WIDE else _CHUNK
     chunks = max(1, triton.cdiv(d, D))
     _rows_kernel[(V, F, chunks if grad_z is not None else 1)](
         # Unused pointers must be valid, too.

@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product
+from graphcaps.ops._triton.arithmetic import fast_log2, fast_reciprocal, product, tile_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, first_row_at, tile_at, tile_table
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
@@ -469,11 +469,9 @@ def pair_sums(
     *lead, V, d = z.shape
     F, B = torch.Size(lead).numel(), segments.num_graphs
     grad_z = torch.empty_like(z) if need_grad else None
-    D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
-    chunks = max(1, triton.cdiv(d, D))
     precision = dot_precision()
-    tiles = _tiles(V, B, D, precision)
-    T = tiles.height
+    D, tiles = _tiles(V, B, d, precision)
+    chunks, T = max(1, triton.cdiv(d, D)), tiles.height
     # The padding rows behind the last graph have tiles like one more graph, which are filled with zeros.
     N = count_tiles(V, B, T)
     # Large graphs get their gradient after its sums over tiles are computed.
@@ -509,15 +507,15 @@ def pair_sums(
 
 def prepare_tiles(z: Tensor, edges: EdgeTable, segments: Segments) -> None:
     """Makes the table of tiles that :func:`pair_sums` reads for ``z [*lead, V, d]``, and keeps it with the edges."""
-    V, d = z.shape[-2:]
-    D = max(16, triton.next_power_of_2(d)) if d <= _WIDE else _CHUNK
-    tile_table(edges, _tiles(V, segments.num_graphs, D, dot_precision()).height, segments)
+    _, tiles = _tiles(z.size(-2), segments.num_graphs, z.size(-1), dot_precision())
+    tile_table(edges, tiles.height, segments)
 
 
-def _tiles(V: int, B: int, D: int, precision: str) -> PairTiles:
-    """Tiles for rows of width D; with tf32x3, tall ones of 128 numbers do not fit into the registers."""
+def _tiles(V: int, B: int, d: int, precision: str) -> tuple[int, PairTiles]:
+    """Columns of Z that a program holds, and its tiles; with tf32x3, tall ones of 128 columns do not fit."""
+    D = tile_width(d) if d <= _WIDE else _CHUNK
     tall = TALL_FROM * max(B, 1) <= V and (D <= 64 or precision != "tf32x3")
-    return (TALL if tall else SMALL)[max(D, 32)]
+    return D, (TALL if tall else SMALL)[max(D, 32)]
 
 
 def _register_limit(tiles: PairTiles, D: int, full: bool, precision: str) -> int:

@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.row_products import times_rows
 from graphcaps.ops.ragged.ragged_triton import CHUNK
 from graphcaps.ops.routing.capsule_update_triton import add_chunks, graph_sizes, squash_factor
@@ -75,7 +76,7 @@ class AgreementTiles:
         """Launch options for ``count`` rows of width d; widths that are no multiple of 16 need more registers."""
         aligned, split = D % 16 == 0, precision == "tf32x3"
         few = count <= 2 * self.few_rows or split or not aligned
-        width = max(16, int(triton.next_power_of_2(D)))
+        width = tile_width(D)
         stages = self.stages if aligned and not split else 2
         return {
             **{"RB": self.few_rows if few else self.rows, "KB": min(self.step, width), "DP": width},
@@ -180,10 +181,10 @@ def agreement_matrices(weight: Tensor, bias: Tensor, precision: str) -> Agreemen
     matrix, vector = weight.new_empty(L, J, D, D), weight.new_empty(L, J, D)
     square = weight.new_empty(L, J)
     options = MATRIX_TILES.options(D, D if E % 16 == 0 else E, precision)
-    options["DP"] = max(16, int(triton.next_power_of_2(D)))
+    options["DP"] = tile_width(D)
     _matrix_kernel[(triton.cdiv(D, options["RB"]), J, L)](
         weight, bias, matrix, vector, square, J, D, E,
-        EP=max(16, triton.next_power_of_2(E)), PRECISION=precision, **options,
+        EP=tile_width(E), PRECISION=precision, **options,
     )  # fmt: skip
     return Agreement(matrix, vector, square)
 

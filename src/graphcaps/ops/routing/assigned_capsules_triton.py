@@ -20,12 +20,12 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, rows_per_chunk
 from graphcaps.ops.routing.capsule_update_triton import final_capsules, parameter_gradients
 from graphcaps.ops.routing.route_gradient_triton import capsule_and_mass_gradients
-from graphcaps.ops.routing.weighted_sum_triton import Rows, padded
+from graphcaps.ops.routing.weighted_sum_triton import Rows
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Segments
 
@@ -77,7 +77,7 @@ class _Capsules(torch.autograd.Function):
         G, m = h.new_empty(rows.parts, L, J, rows.B, D), h.new_empty(rows.parts, L, J, rows.B)
         _sums_kernel[(rows.B, L, rows.parts)](
             h, c, rows.ptr, G, m, rows.V, rows.B, L, J, rows_per_chunk(rows.parts, rows.V), D,
-            JP=padded(J), DP=padded(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
+            JP=tile_width(J), DP=tile_width(D), ROWS=rows.height, PRECISION=precision, num_warps=4, num_stages=2,
         )  # fmt: skip
         need = any(ctx.needs_input_grad)
         u, s, G, mass = final_capsules(G, m, weight, bias, residual, rows, epsilon, need, precision)
@@ -100,7 +100,7 @@ class _Capsules(torch.autograd.Function):
             # One more program per replica and chunk writes the padding rows.
             _rows_kernel[(rows.B + 1, rows.L, rows.parts)](
                 h, c, dG, dm, ptr, dh, dc, rows.V, rows.B, J, rows_per_chunk(rows.parts, rows.V), D,
-                JP=padded(J), DP=padded(D), KB=min(padded(D), 128 if J <= 32 else 64), ROWS=rows.height,
+                JP=tile_width(J), DP=tile_width(D), KB=min(tile_width(D), 128 if J <= 32 else 64), ROWS=rows.height,
                 PRECISION=ctx.precision, num_warps=4, num_stages=2 if J <= 32 else 1,
             )  # fmt: skip
         dW, dbias = (

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops.ragged.ragged_triton import CHUNK
 from graphcaps.ops.routing.weighted_sum_triton import Rows
 
@@ -94,8 +94,8 @@ class WeightTiles:
         need registers, and so have smaller tiles or steps.
         """
         aligned = (D | E) % 16 == 0
-        DB = min(self.rows, max(16, int(triton.next_power_of_2(D))))
-        EB = min(self.columns if aligned else self.columns // 2, max(16, int(triton.next_power_of_2(E))))
+        DB = min(self.rows, tile_width(D))
+        EB = min(self.columns if aligned else self.columns // 2, tile_width(E))
         groups, step, stages = min(self.groups, triton.cdiv(D, 2 * DB)), self.step, self.stages
         if precision == "tf32x3":
             step, stages = max(16, step // 2), 2 * stages - 1
@@ -149,7 +149,7 @@ class UpdateTiles:
         Widths that are not a multiple of 16 are read one number at a time: with many threads and few steps ahead, their
         addresses fit into registers. bf16 needs registers to convert operands.
         """
-        DP, EP = (max(16, int(triton.next_power_of_2(width))) for width in (D, E))
+        DP, EP = (tile_width(width) for width in (D, E))
         large, aligned, split = max(DP, EP) >= 128, (D | E) % 16 == 0, precision == "tf32x3"
         groups = self.groups if large and aligned and not split else 1
         BB = 16 if B <= 16 else self.graphs

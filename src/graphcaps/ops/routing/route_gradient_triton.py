@@ -40,7 +40,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphcaps.ops._triton.arithmetic import product
+from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.ragged.ragged_triton import CHUNK, chunk_bounds, rows_per_chunk
 from graphcaps.ops.routing.capsule_update_triton import (
@@ -56,7 +56,7 @@ from graphcaps.ops.routing.capsule_update_triton import (
     times_weights,
     weight_programs,
 )
-from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, padded, sum_rows, tile_options
+from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, sum_rows, tile_options
 
 __all__ = ["RouteWithGradient", "capsule_and_mass_gradients"]
 
@@ -221,7 +221,7 @@ def _input_gradient(c: Tensor, db: Tensor, dG: Tensor, T: Tensor, rows: Rows, ct
     # One more program per replica and chunk writes the padding rows.
     _input_kernel[(rows.B + int(not rows.fixed), L, rows.parts)](
         c, db, dG, T, rows.ptr, dh, V, rows.B, L, J, later, rows.fixed_size, rows_per_chunk(rows.parts, V), D,
-        JP=padded(J), DP=padded(D), ROWS=rows.height, PRECISION=ctx.precision, num_warps=4, num_stages=2,
+        JP=tile_width(J), DP=tile_width(D), ROWS=rows.height, PRECISION=ctx.precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return dh
 

@@ -18,10 +18,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphcaps.ops._triton.arithmetic import fast_reciprocal, product
+from graphcaps.ops._triton.arithmetic import fast_reciprocal, product, tile_width
 from graphcaps.ops.ragged.ragged_triton import chunk_bounds, count_chunks, ragged_sum, rows_per_chunk
 
-__all__ = ["Rows", "assign_and_sum", "input_gradient", "padded", "sum_rows", "tile_options"]
+__all__ = ["Rows", "assign_and_sum", "input_gradient", "sum_rows", "tile_options"]
 
 _STAGES = (2, 3)
 """One more than the number of tiles of rows that are loaded ahead, for small and for large graphs: shared memory for
@@ -265,14 +265,10 @@ def input_gradient(
     _input_gradient_kernel[(B + int(not rows.fixed), L, rows.parts)](
         c, dG, rows.ptr, dG if ds is None else ds, dG if shift is None else shift, dh, dh if dres is None else dres,
         rows.V, B, J, rows.fixed_size, rows_per_chunk(rows.parts, rows.V), D, E,
-        JP=padded(J), DP=padded(D), EP=padded(E), ROWS=rows.height, RESIDUAL=ds is not None,
+        JP=tile_width(J), DP=tile_width(D), EP=tile_width(E), ROWS=rows.height, RESIDUAL=ds is not None,
         SHIFT=shift is not None, PRECISION=precision, num_warps=4, num_stages=2,
     )  # fmt: skip
     return dh, dres
-
-
-def padded(width: int) -> int:
-    return max(16, int(triton.next_power_of_2(width)))
 
 
 def tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
@@ -282,7 +278,7 @@ def tile_options(J: int, D: int, height: int, precision: str) -> dict[str, int]:
     register limit lets one more fit without spilling. Widths that are not a multiple of 16 are read one number at a
     time and need more registers.
     """
-    JP, DP = padded(J), padded(D)
+    JP, DP = tile_width(J), tile_width(D)
     options = {"JP": JP, "DP": DP, "KB": min(DP, 64), "ROWS": height if JP == 16 else 32, "num_warps": 4}
     few = (JP == 16 and height == 16) or DP <= 32
     if few:

@@ -10,6 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import tile_width
+
 __all__ = ["unit_rows"]
 
 
@@ -40,7 +42,7 @@ class _UnitRows(torch.autograd.Function):
 
 
 def _options(x: Tensor) -> dict[str, Any]:
-    width = max(16, triton.next_power_of_2(x.size(-1)))
+    width = tile_width(x.size(-1))
     return {"ROWS": max(1, 2048 // width), "WIDTH": width, "num_warps": 4}
 
 
