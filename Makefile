@@ -54,10 +54,14 @@ format: $(READY)
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
+# A test that takes ten minutes hangs (the longest takes 40 s): its process ends with the stacks of all threads. This
+# watchdog is a thread of C and needs no interpreter lock, which a deadlock in a library may hold.
+WATCHDOG := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+
 # PYTEST_ARGS: which tests and how, e.g. PYTEST_ARGS="tests/ops -x". The empty variable lets Python keep compiled
 # modules, so that the processes that tests start need not compile the package again.
 unit: $(READY)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 $(if $(EXHAUSTIVE),,-m "not exhaustive$(if $(SLOW),, and not slow)") $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 $(WATCHDOG) $(if $(EXHAUSTIVE),,-m "not exhaustive$(if $(SLOW),, and not slow)") $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
