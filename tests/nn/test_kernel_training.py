@@ -13,12 +13,13 @@ from graphcaps.data.batching import collate
 from graphcaps.data.features.encoding import feature_table
 from graphcaps.data.store import GraphStore
 from graphcaps.nn import HGCN
-from graphcaps.nn.fused_training import KernelTraining
+from graphcaps.nn.fused_training import KernelTraining, VoteTraining
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import use_precision
+from graphcaps.ops.fused_loss.written_out_loss import WrittenOutLoss
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, Precision, TrainingLoss
-from tests.graphs import assert_equal, random_graphs, with_empty_graphs, with_weights
+from tests.graphs import assert_equal, random_graphs, with_empty_graphs, with_kinds, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
 
 DRAWN = torch.tensor([[0, 3, 1, 5], [2, 2, -1, 4]])
@@ -64,7 +65,7 @@ def _run(model: HGCN, batch: GraphBatch, options: LossOptions, *, fused: bool) -
         loss.backward()
     results: dict[str, Any] = {"loss": loss.terms.total, "scores": loss.class_scores, **loss.terms.terms}
     results |= {f"gradient of {name}": value.grad for name, value in model.named_parameters()}
-    results |= {name: value for name, value in model.named_buffers() if value.is_floating_point()}
+    results |= dict(model.named_buffers())  # also numbers of steps, on which samples depend
     return {name: value.detach().cpu().double() for name, value in results.items() if value is not None}
 
 
@@ -78,11 +79,15 @@ def _compare(
     drawn: Tensor = DRAWN,
     weights_from: float | None = None,
     bits: bool = True,
+    labelled: bool = False,
     loss: LossOptions | None = None,
     tolerance: float | None = None,
     precision: Precision = "float32",
+    kind: type[KernelTraining] | type[VoteTraining] = KernelTraining,
 ) -> None:
     store, x = _store(sizes or [9, 33, 1, 2, 17, 5], classes, weights_from)
+    if labelled:
+        store = with_kinds(store, (3,))
     loss = loss or LossOptions()
     if tolerance is None:
         # The gradient of the reconstruction loss amplifies rounding where products are near 1.
@@ -93,7 +98,7 @@ def _compare(
     there = store.to(device)
     model, features = _model(options, classes).to(device), feature_table(x.float().to(device), there)
     with use_kernels("always"), use_precision(precision):
-        assert isinstance(model.training_function(), KernelTraining)
+        assert type(model.training_function()) is kind
         monkeypatch.setattr(model, "training_loss", None)  # else the layers could be compared with themselves
         actual = _run(model, _batch(there, features, drawn, with_bits=bits), loss, fused=True)
     assert actual.keys() == expected.keys()
@@ -121,6 +126,8 @@ def test_equals_the_layers(kernel_device: str, monkeypatch: pytest.MonkeyPatch) 
         ({"reconstruction": False}, {"weights_from": -1.0, "tolerance": 5e-4}),  # sums of both signs
         ({}, {"loss": LossOptions(reconstruction_weight=0.0)}),
         ({}, {"bits": False}),
+        ({"reconstruct_up_to": 8}, {}),
+        ({"reconstruct_up_to": 40, "dropout": 0.0}, {"classes": 2}),
     ],
     ids=str,
 )
@@ -131,6 +138,104 @@ def test_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _compare(monkeypatch, kernel_device, options, **settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({"context": "gin", "reconstruction": False}, {}),
+        ({"trunk": "sage"}, {}),
+        ({"context": "residual", "residual": False, "reconstruction": False}, {"weights_from": 0.1}),
+        ({"context": "gated", "class_residual": False}, {"loss": LossOptions(reconstruction_weight=0.0)}),
+        (
+            {"trunk": "gin", "residual_nodes": 40, "routing_iterations": 2, "reconstruction": False},
+            {"classes": 6},
+        ),
+        ({"trunk": "gat", "reconstruction": False}, {"classes": 2}),
+        ({"trunk": "sage", "reconstruct_up_to": 8}, {}),
+        ({"factor_squash": "separate"}, {}),
+        ({"trunk": "sage", "lead": (), "reconstruction": False}, {"drawn": DRAWN[0]}),
+        ({"reconstruct_up_to": 8}, {"loss": LossOptions(reconstruction_weight=0.0), "kind": KernelTraining}),
+        ({"disentangle": False, "capsule_dim": 6, "reconstruction": False}, {}),
+    ],
+    ids=str,
+)
+def test_options_below_the_votes(
+    options: dict[str, Any],
+    settings: dict[str, Any],
+    kernel_device: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Layers compute what the votes read, and autograd its gradients."""
+    _compare(monkeypatch, kernel_device, options, **{"kind": VoteTraining, **settings})
+
+
+def test_edge_labels_below_the_votes(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    options = {"edge_kinds": (3,), "reconstruction": False}
+    _compare(monkeypatch, kernel_device, options, labelled=True, kind=VoteTraining)
+
+
+def test_frozen_parts_have_no_gradient(kernel_device: str) -> None:  # noqa: F811
+    """Everything below the votes, or the votes themselves; the other gradients do not change."""
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there = store.to(kernel_device)
+    batch = _batch(there, feature_table(x.float().to(kernel_device), there))
+    with use_kernels("always"):
+        expected = _run(_model({"trunk": "sage"}, 3).to(kernel_device), batch, LossOptions(), fused=True)
+        for names in (("primary.", "layers.0.norm", "layers.0.trunk"), ("layers.0.weight", "layers.0.bias")):
+            model = _model({"trunk": "sage"}, 3).to(kernel_device)
+            frozen = {name for name, _ in model.named_parameters() if name.startswith(names)}
+            assert frozen
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(name not in frozen)
+            found = _run(model, batch, LossOptions(), fused=True)
+            assert found.keys() == expected.keys() - {f"gradient of {name}" for name in frozen}
+            for name, value in found.items():
+                assert_equal(value, expected[name], name, 1e-6)
+
+
+def test_a_module_of_the_user_as_primary(kernel_device: str) -> None:  # noqa: F811
+    class Mine(torch.nn.Module):
+        def forward(self, x: Any, edges: Any, segments: Any) -> Tensor:
+            result: Tensor = inner(x, edges, segments)
+            return result
+
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there = store.to(kernel_device)
+    batch, model = _batch(there, x.float().to(kernel_device)), _model({}, 3).to(kernel_device)
+    inner, model.primary = model.primary, Mine()
+    with use_kernels("always"):
+        loss = model.training_function()(batch, LossOptions())
+        loss.backward()
+        assert isinstance(loss, WrittenOutLoss)
+    assert all(parameter.grad is not None for parameter in inner.parameters())
+
+
+def test_autocast_below_the_votes(kernel_device: str) -> None:  # noqa: F811
+    """The kernels read and return float32; autograd continues with the type of the layers."""
+
+    class Linear(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(16, 16)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            result: Tensor = self.linear(x)
+            assert result.dtype == torch.bfloat16
+            return result
+
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there, results = store.to(kernel_device), []
+    features = feature_table(x.float().to(kernel_device), there)
+    for fused in (False, True):
+        torch.manual_seed(2)
+        options = {"trunk": Linear(), "lead": (), "reconstruction": False}
+        model, batch = _model(options, 3).to(kernel_device), _batch(there, features, DRAWN[0])
+        with use_kernels("always"), torch.autocast(torch.device(kernel_device).type, dtype=torch.bfloat16):
+            results.append(_run(model, batch, LossOptions(), fused=fused))
+    for name, value in results[0].items():
+        scale = max(1e-3, float(value.abs().max()))
+        assert_equal(results[1][name] / scale, value / scale, name, 2e-2)
 
 
 @pytest.mark.slow
@@ -243,7 +348,7 @@ def test_a_replica_without_graphs_changes_nothing(kernel_device: str) -> None:  
 def _used_layers(model: HGCN, batch: GraphBatch, options: LossOptions) -> bool:
     """Whether a training step is computed by the layers."""
     training = model.training_function()
-    if not isinstance(training, KernelTraining):
+    if not isinstance(training, KernelTraining | VoteTraining):
         return True
     calls = []
     loss, model.training_loss = model.training_loss, lambda *arguments: calls.append(arguments)  # type: ignore
@@ -275,6 +380,18 @@ def test_layers_compute_what_the_kernels_lack(kernel_device: str) -> None:  # no
             assert _used_layers(model, replace(batch, y=classes), LossOptions())
         model.primary.norm.eval()  # type: ignore[union-attr]
         assert _used_layers(model, batch, LossOptions())
+        below = _model({"trunk": "sage"}, 3).to(kernel_device)
+        plain = replace(batch, edges=replace(batch.edges, weight=None))
+        assert not _used_layers(below, plain, LossOptions())
+        assert _used_layers(below, plain, LossOptions(class_weight=weights))
+        with torch.no_grad():
+            assert _used_layers(below, plain, LossOptions())
+        for options in ({}, {"trunk": "sage"}):  # a decoder in evaluation has always the same sample
+            sampling = _model({**options, "reconstruct_up_to": 8}, 3).to(kernel_device)
+            assert not _used_layers(sampling, plain, LossOptions())
+            assert sampling.decoder is not None
+            sampling.decoder.eval()
+            assert _used_layers(sampling, plain, LossOptions())
 
 
 @pytest.mark.parametrize(
@@ -285,10 +402,9 @@ def test_layers_compute_what_the_kernels_lack(kernel_device: str) -> None:  # no
         ({"routing_iterations": 1}, 2),
         ({"num_capsules": (5, 4)}, 2),
         ({"formulation": "paper"}, 2),
-        ({"factor_squash": "separate"}, 2),
-        ({"reconstruct_up_to": 8}, 2),
-        ({"context": "gated"}, 2),
-        ({"trunk": "gin"}, 2),
+        ({"context": "gated", "num_capsules": (65,)}, 2),
+        ({"trunk": "gin", "routing_iterations": 1}, 2),
+        ({"disentangle": False}, 2),
         ({"parts": "blocks"}, 2),
     ],
     ids=str,

@@ -111,6 +111,10 @@ def test_a_step_has_no_races(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, {"side_streams": 1}),
         ({}, {"side_streams": 2, "precision": "tf32"}),
         ({"num_capsules": (4, 3)}, {}),
+        ({"reconstruct_up_to": 8}, {}),
+        ({"trunk": "sage"}, {}),
+        ({"context": "gin", "residual": False}, {"side_streams": 1}),
+        ({"context": "gated", "reconstruct_up_to": 8}, {"weighted": True}),
     ],
     ids=str,
 )

@@ -123,13 +123,15 @@ class AdjacencyDecoder(nn.Module):
         if up_to is None:
             loss = reconstruction_loss(x, edges, segments, rule, shift=code)
             return loss if share is None else loss * share.to(loss.dtype)
-        keys = None
-        if self.training:
-            # Also without a large graph in the batch: the stream must not depend on the other replicas.
-            with torch.no_grad():
-                keys = next_step_keys(self.seed, self.step, segments.row_mask)
+        # Also without a large graph in the batch: the stream must not depend on the other replicas.
+        keys = self.next_keys(segments.row_mask) if self.training else None
         loss = sampled_reconstruction_loss(x, edges, segments, rule, code, keys=keys, up_to=up_to)
         return loss if share is None else loss * share.to(loss.dtype)
+
+    def next_keys(self, mask: Tensor | None) -> Tensor:
+        """The keys of the sample of the next step, ``[*lead, 2]``; ``mask [*lead, V]`` is true at the real rows."""
+        with torch.no_grad():
+            return next_step_keys(self.seed, self.step, mask)
 
     def _share(self, segments: Segments) -> Tensor | None:
         """The weight of a shard's own mean in the mean over the whole batch; ``None`` if the batch is whole."""

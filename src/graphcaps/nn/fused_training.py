@@ -1,13 +1,14 @@
 """Training and evaluation of an HGCN through one operation, :mod:`graphcaps.ops.fused_loss`.
 
-On a CPU it serves small graphs, on a GPU the published model with one hidden level.
+On a CPU it serves small graphs. On a GPU it serves models with one hidden level: all of the published model, and those
+with message passing or primary capsules of their own from the votes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +28,27 @@ from graphcaps.ops.fused_loss.fused_loss import (
     fused_loss,
     fused_scores,
 )
-from graphcaps.ops.fused_loss.kernel_loss import KernelLevel, KernelNetwork, kernel_loss
+from graphcaps.ops.fused_loss.kernel_loss import (
+    KernelDecoder,
+    KernelLevel,
+    KernelNetwork,
+    KernelPrimary,
+    Sampling,
+    kernel_loss,
+    loss_of_rows,
+)
+from graphcaps.ops.propagation.normalised_hop import Hop
 from graphcaps.types import GraphBatch, LossOptions, ModelOutput, TrainingLoss
 
-__all__ = ["FusedScoring", "FusedTraining", "KernelTraining", "fused_network", "kernel_network"]
+__all__ = [
+    "FusedScoring",
+    "FusedTraining",
+    "KernelTraining",
+    "VoteTraining",
+    "fused_network",
+    "kernel_network",
+    "vote_network",
+]
 
 Network = TypeVar("Network", bound=FusedNetwork | KernelNetwork)
 
@@ -38,20 +56,18 @@ Network = TypeVar("Network", bound=FusedNetwork | KernelNetwork)
 class _OneOperation(Generic[Network]):
     """Loss and class scores of a batch: in one operation where that serves, otherwise layer by layer.
 
-    The operation calls no hooks of modules and parameters.
+    The operation calls no hooks of the modules and parameters that it replaces.
 
     Args:
         model (GraphModel): The model, whose ``training_loss`` is the reference implementation.
-        network (FusedNetwork or KernelNetwork): Its parameters, from :func:`fused_network` or :func:`kernel_network`.
-        modules (list): Its normalisations; all must be in training mode, as the model.
-        dropout (ReplicaDropout): The dropout of its primary capsules.
+        network (FusedNetwork or KernelNetwork): Its parameters, from :func:`fused_network`, :func:`kernel_network` or
+            :func:`vote_network`.
+        modules (list): Parts that do something else in evaluation; all must be in training mode, as the model.
     """
 
-    def __init__(
-        self, model: GraphModel, network: Network, modules: Sequence[nn.Module], dropout: ReplicaDropout
-    ) -> None:
-        self.model, self.network, self.dropout = model, network, dropout
-        self._modules = (model, dropout, *modules)
+    def __init__(self, model: GraphModel, network: Network, modules: Sequence[nn.Module]) -> None:
+        self.model, self.network = model, network
+        self._modules = (model, *modules)
 
     def __call__(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss:
         loss = None
@@ -64,7 +80,21 @@ class _OneOperation(Generic[Network]):
         raise NotImplementedError
 
 
-class FusedTraining(_OneOperation[FusedNetwork]):
+class _WithDropout(_OneOperation[Network]):
+    """An operation that computes the primary capsules.
+
+    Args:
+        dropout (ReplicaDropout): Their dropout.
+    """
+
+    def __init__(
+        self, model: GraphModel, network: Network, modules: Sequence[nn.Module], dropout: ReplicaDropout
+    ) -> None:
+        super().__init__(model, network, (dropout, *modules))
+        self.dropout = dropout
+
+
+class FusedTraining(_WithDropout[FusedNetwork]):
     """Training on small graphs on a CPU."""
 
     def _compute(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss | None:
@@ -74,11 +104,32 @@ class FusedTraining(_OneOperation[FusedNetwork]):
         return fused_loss(self.network, graphs, y, options, self.dropout.next_dropout())
 
 
-class KernelTraining(_OneOperation[KernelNetwork]):
+class KernelTraining(_WithDropout[KernelNetwork]):
     """Training in kernels of their own on a GPU."""
 
     def _compute(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss | None:
         return kernel_loss(self.network, batch, options, self.dropout.next_dropout)
+
+
+class VoteTraining(_OneOperation[KernelNetwork]):
+    """Training on a GPU with layers up to the votes, and kernels of their own from there.
+
+    Args:
+        hop (callable): The layers up to the votes.
+    """
+
+    def __init__(
+        self,
+        model: GraphModel,
+        network: KernelNetwork,
+        modules: Sequence[nn.Module],
+        hop: Callable[[GraphBatch], Hop],
+    ) -> None:
+        super().__init__(model, network, modules)
+        self._hop = hop
+
+    def _compute(self, batch: GraphBatch, options: LossOptions) -> TrainingLoss | None:
+        return loss_of_rows(self.network, batch, options, lambda: self._hop(batch))
 
 
 class FusedScoring:
@@ -87,7 +138,7 @@ class FusedScoring:
     Args:
         model (GraphModel): The model, whose ``forward_batch`` is the reference implementation.
         network (FusedNetwork): Its parameters, from :func:`fused_network`.
-        modules (list): Its normalisations; all must be in evaluation mode, as the model.
+        modules (list): Parts that do something else in training; all must be in evaluation mode, as the model.
     """
 
     def __init__(self, model: GraphModel, network: FusedNetwork, modules: Sequence[nn.Module]) -> None:
@@ -126,9 +177,11 @@ class _PlainParts:
         parts: list[Any] = [self.primary_norm, self.primary]
         for norm, layer in zip(self.norms, self.layers, strict=True):
             parts += [norm, layer]
-        if self.decoder is not None:
-            parts.append(self.decoder)
-        return tuple(tensor for part in parts for tensor in (part.weight, part.bias))
+        return _weights_and_biases(*parts, self.decoder)
+
+
+def _weights_and_biases(*parts: Any) -> tuple[Tensor, ...]:
+    return tuple(tensor for part in parts if part is not None for tensor in (part.weight, part.bias))
 
 
 def _plain_parts(
@@ -139,21 +192,25 @@ def _plain_parts(
         return None
     plain, norms = [], []
     for layer in layers:
-        if type(layer) is not CapsuleLayer or layer.norm is None or not _is_plain(layer):
+        if not _is_routed(layer) or not _is_plain(layer) or layer.norm is None:
             return None
         plain.append(layer)
         norms.append(layer.norm)
-    if decoder is not None and (
-        type(decoder) is not AdjacencyDecoder or decoder.reconstruct_up_to is not None
-    ):
+    if decoder is not None and type(decoder) is not AdjacencyDecoder:
         return None
     return _PlainParts(primary, primary.norm, tuple(plain), tuple(norms), decoder)
 
 
+def _is_routed(layer: nn.Module) -> TypeGuard[CapsuleLayer]:
+    """Whether the votes of a layer are routed as in the released program."""
+    if type(layer) is not CapsuleLayer or not layer.released or not layer.detach:
+        return False
+    return layer.method in ("auto", "factored")
+
+
 def _is_plain(layer: CapsuleLayer) -> bool:
-    """Whether a layer is one of the released program, without the extensions."""
-    extended = layer.trunk or layer.context or layer.modulation
-    return layer.released and layer.detach and not extended and layer.method in ("auto", "factored")
+    """Whether what the votes read is that of the released program, too."""
+    return not (layer.trunk or layer.context or layer.modulation)
 
 
 def fused_network(
@@ -173,7 +230,7 @@ def fused_network(
         lead (tuple): Leading axes of the parameters.
     """
     F, parts = torch.Size(lead).numel(), _plain_parts(primary, layers, decoder)
-    if parts is None:
+    if parts is None or (parts.decoder is not None and parts.decoder.reconstruct_up_to is not None):
         return None
     levels = [
         FusedLevel(
@@ -210,24 +267,58 @@ def kernel_network(
     F, parts = torch.Size(lead).numel(), _plain_parts(primary, layers, decoder)
     if parts is None or len(parts.layers) != 2:
         return None
+    weight, bias = _stacked(parts.primary.weight, F, 2), _stacked(parts.primary.bias, F, 1)
+    nodes, _ = (_stacked_norm(norm, F) for norm in parts.norms)
+    network = vote_network(primary, layers, decoder, margins, lead)
+    if network is None:
+        return None
+    first = KernelPrimary(_stacked_norm(parts.primary_norm, F), weight, bias, nodes)
+    return replace(network, primary=first, parameters=parts.parameters)
+
+
+def vote_network(
+    primary: nn.Module,
+    layers: Iterable[nn.Module],
+    decoder: nn.Module | None,
+    margins: tuple[float | Tensor, float | Tensor],
+    lead: tuple[int, ...],
+) -> KernelNetwork | None:
+    """The same from the votes on, whatever is below them; ``None`` if there is an option that the kernels lack.
+
+    Arguments as in :func:`fused_network`; ``primary`` is not read. There must be one hidden level, and its
+    capsules must be as long as those below it.
+    """
+    levels, F = list(layers), torch.Size(lead).numel()
+    if len(levels) != 2 or (decoder is not None and type(decoder) is not AdjacencyDecoder):
+        return None
+    below, above = levels
+    if not _is_routed(below) or not _is_routed(above) or not _is_plain(above) or above.norm is None:
+        return None
+    if below.in_channels != below.capsule_dim:
+        return None
     nodes, classes = (
         KernelLevel(
-            _stacked_norm(norm, F), _stacked(layer.weight, F, 3), _stacked(layer.bias, F, 2),
+            _stacked(layer.weight, F, 3), _stacked(layer.bias, F, 2),
             layer.routing_iterations, layer.residual, layer.residual_nodes,
         )
-        for layer, norm in zip(parts.layers, parts.norms, strict=True)
+        for layer in (below, above)
     )  # fmt: skip
-    decoder_tensors = None
-    if parts.decoder is not None:
-        decoder_tensors = _stacked(parts.decoder.weight, F, 2), _stacked(parts.decoder.bias, F, 1)
     upper, lower = (
         each.detach().float().reshape(F).contiguous() if isinstance(each, Tensor) else each
         for each in margins
     )
     return KernelNetwork(
-        _stacked_norm(parts.primary_norm, F), _stacked(parts.primary.weight, F, 2), _stacked(parts.primary.bias, F, 1),
-        nodes, classes, decoder_tensors, upper, lower, ABSENT_WEIGHT, parts.parameters, torch.Size(lead),
+        nodes, classes, _stacked_norm(above.norm, F), _kernel_decoder(decoder, F), upper, lower, ABSENT_WEIGHT,
+        _weights_and_biases(below, above.norm, above, decoder), torch.Size(lead),
     )  # fmt: skip
+
+
+def _kernel_decoder(decoder: AdjacencyDecoder | None, F: int) -> KernelDecoder | None:
+    if decoder is None:
+        return None
+    weight, bias = _stacked(decoder.weight, F, 2), _stacked(decoder.bias, F, 1)
+    up_to = decoder.reconstruct_up_to
+    return KernelDecoder(weight, bias, None if up_to is None else Sampling(up_to, decoder.next_keys))
 
 
 def _norms(norm: RaggedBatchNorm, F: int) -> tuple[Norm, ...]:

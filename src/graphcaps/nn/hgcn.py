@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal, TypeVar, cast, get_args
 
 from torch import Tensor, nn
@@ -15,8 +16,10 @@ from graphcaps.nn.fused_training import (
     FusedScoring,
     FusedTraining,
     KernelTraining,
+    VoteTraining,
     fused_network,
     kernel_network,
+    vote_network,
 )
 from graphcaps.nn.graph_model import GraphModel, ScoringFunction, TrainingFunction
 from graphcaps.nn.losses import LOWER_MARGIN, UPPER_MARGIN, margin_loss
@@ -34,6 +37,7 @@ from graphcaps.nn.trunk import Trunk, TrunkKind
 from graphcaps.ops._triton.dispatch import kernels_available
 from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.lengths.lengths import lengths
+from graphcaps.ops.propagation.normalised_hop import Hop
 from graphcaps.ops.reconstruction.pair_loss_sampled import EXACT_UP_TO
 from graphcaps.ops.routing import RoutingMethod
 from graphcaps.profiling import profiled
@@ -346,25 +350,11 @@ class HGCN(GraphModel):
                 is a leaf of the graph of gradients, and no gradient flows through assignments. Results differ from
                 those without a trace by rounding. (default: False)
         """
-        # PrimaryCapsules can read features from the store; InputCapsules needs gathered rows.
-        x = batch.features if isinstance(self.primary, PrimaryCapsules) else batch.x
         segments = batch.segments
-        if tuple(x.shape[:-2]) != tuple(self.lead):
-            raise ShapeError("HGCN", "x", f"have the leading axes {self.lead}", tuple(x.shape[:-2]))
-        mask = segments.row_mask
-        if mask is not None and isinstance(x, Tensor) and self.formulation == "paper":
-            # BatchNorm and the store ignore padding rows; the formulation of the paper has no BatchNorm.
-            x = x.masked_fill(~mask.unsqueeze(-1), 0)
         lowest, *above = self.layers
-        first = cast(CapsuleLayer, lowest)
-        with profiled("primary"):
-            u = self.primary(x, batch.edges, segments)
-        if trace:
-            u = u.detach().requires_grad_()
-        with profiled("hop"):
-            hop = first.hop(u, batch.edges, segments)
-        primary = u if trace else hop.inputs
-        level = first.route(hop, batch.edges, segments, trace=trace)
+        hop = self._hop(batch, trace=trace)
+        primary = hop.inputs
+        level = cast(CapsuleLayer, lowest).route(hop, batch.edges, segments, trace=trace)
         levels = [level]
         with profiled("class level"):
             for layer in above:
@@ -391,6 +381,25 @@ class HGCN(GraphModel):
             return HGCNOutput(scores, level.capsules, primary, tuple(levels), loss)
         parts_loss = None if y is None else block_loss(levels[0].assignment, batch.edges, segments)
         return PartsOutput(scores, level.capsules, primary, tuple(levels), loss, parts_loss)
+
+    def _hop(self, batch: GraphBatch, *, trace: bool = False) -> Hop:
+        """The primary capsules, and what the votes over nodes read of them; arguments as in :meth:`forward_batch`."""
+        # PrimaryCapsules can read features from the store; InputCapsules needs gathered rows.
+        x = batch.features if isinstance(self.primary, PrimaryCapsules) else batch.x
+        segments = batch.segments
+        if tuple(x.shape[:-2]) != tuple(self.lead):
+            raise ShapeError("HGCN", "x", f"have the leading axes {self.lead}", tuple(x.shape[:-2]))
+        mask = segments.row_mask
+        if mask is not None and isinstance(x, Tensor) and self.formulation == "paper":
+            # BatchNorm and the store ignore padding rows; the formulation of the paper has no BatchNorm.
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        with profiled("primary"):
+            u = self.primary(x, batch.edges, segments)
+        if trace:
+            u = u.detach().requires_grad_()
+        with profiled("hop"):
+            hop = cast(CapsuleLayer, self.layers[0]).hop(u, batch.edges, segments)
+        return replace(hop, inputs=u) if trace else hop
 
     def loss(
         self,
@@ -421,26 +430,31 @@ class HGCN(GraphModel):
         return loss
 
     def training_function(self) -> TrainingFunction:
-        """What training steps call: one operation for small graphs on a CPU (:class:`FusedTraining`), and for the
-        published model on a GPU (:class:`KernelTraining`)."""
+        """What training steps call: one operation for small graphs on a CPU (:class:`FusedTraining`), on a GPU for the
+        published model (:class:`KernelTraining`) and for others from the votes on (:class:`VoteTraining`)."""
         if kernels_available(*self.parameters()):
             stacked = self._network(kernel_network)
             if stacked is not None:
-                return KernelTraining(self, stacked, self._norms, cast(PrimaryCapsules, self.primary).dropout)
+                return KernelTraining(
+                    self, stacked, self._switched, cast(PrimaryCapsules, self.primary).dropout
+                )
+            votes = self._network(vote_network)
+            if votes is not None:
+                return VoteTraining(self, votes, self._switched, self._hop)
             return super().training_function()
         network = self._network(fused_network)
         if network is None:
             return super().training_function()
-        return FusedTraining(self, network, self._norms, cast(PrimaryCapsules, self.primary).dropout)
+        return FusedTraining(self, network, self._switched, cast(PrimaryCapsules, self.primary).dropout)
 
     def scoring_function(self) -> ScoringFunction:
         """What evaluations call; for small graphs on a CPU it is one operation (:class:`FusedScoring`)."""
         network = self._network(fused_network)
-        return super().scoring_function() if network is None else FusedScoring(self, network, self._norms)
+        return super().scoring_function() if network is None else FusedScoring(self, network, self._switched)
 
     def _network(self, build: Callable[..., Network | None]) -> Network | None:
         """The layers as one operation; ``None`` if that does not compute what they do."""
-        computed = ("forward_batch", "loss", "training_loss")
+        computed = ("forward_batch", "loss", "training_loss", "_hop")
         if self.parts is not None or any(
             getattr(type(self), each) is not getattr(HGCN, each) for each in computed
         ):
@@ -449,5 +463,10 @@ class HGCN(GraphModel):
         return build(self.primary, self.layers, self.decoder, margins, self.lead)
 
     @property
-    def _norms(self) -> list[nn.Module]:
-        return [part.norm for part in (self.primary, *self.layers) if part.norm is not None]
+    def _switched(self) -> list[nn.Module]:
+        """Parts that do something else in evaluation: normalisations, and a decoder that samples pairs."""
+        norms = [
+            getattr(part, "norm", None) for part in (self.primary, *self.layers)
+        ]  # the primary may be a user's
+        samples = self.decoder is not None and self.decoder.reconstruct_up_to is not None
+        return [part for part in (*norms, self.decoder if samples else None) if part is not None]

@@ -200,7 +200,7 @@ def test_gradients_of_output_capsules_are_those_of_autograd(
     )
     level = NodeLevel(
         *(there[name] for name in ("s", "G", "weight")), there["residual"] if options["residual"] else None,
-        options["divisor"], there["hopped"], there["hopped_sums"], options["epsilon"],
+        options["divisor"], options["epsilon"], there["hopped_sums"],
     )  # fmt: skip
     class_level = ClassLevel(*[unread] * 5, there["class_hopped"], *[unread] * 5)
     capsules = NormedCapsules(there["u"], *statistics[:2], *affine, NORM_EPSILON)

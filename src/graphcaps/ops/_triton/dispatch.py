@@ -30,7 +30,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -247,10 +247,8 @@ def _route(
     return known and small and num_graphs > 0 and min(h.numel(), J, e) > 0
 
 
-def _kernel_loss(
-    x: Tensor,
-    node: Tensor,
-    weight: Tensor,
+def _loss_of_rows(
+    rows: Tensor,
     votes: Tensor,
     edge_weight: Tensor | None,
     *,
@@ -258,16 +256,25 @@ def _kernel_loss(
     num_graphs: int,
     classes: int,
     iterations: int,
+    pairs: int,
 ) -> bool:
     """Edge weights need no gradient, and there are at least two routing iterations.
 
-    Sizes are within the limits for routing, and there are at most ``MOST_FUSED_INPUTS`` capsules per graph and
-    ``MOST_FUSED_CLASSES`` classes.
+    Sizes are within the limits for routing and for sampled pairs, and there are at most ``MOST_FUSED_INPUTS`` capsules
+    per graph and ``MOST_FUSED_CLASSES`` classes.
     """
     small = votes.size(-3) <= MOST_FUSED_INPUTS and classes <= MOST_FUSED_CLASSES
     constant = edge_weight is None or not edge_weight.requires_grad
-    routed = _route(node, votes, votes, None, max_size=max_size, num_graphs=num_graphs)
-    return constant and small and iterations > 1 and routed and _projected_capsules(x, node, weight)
+    routed = _route(rows, votes, votes, None, max_size=max_size, num_graphs=num_graphs)
+    sampled = _sampled_pairs(rows, None, num_rows=rows.size(-1), pairs=pairs)
+    return constant and small and iterations > 1 and routed and sampled
+
+
+def _kernel_loss(
+    x: Tensor, node: Tensor, weight: Tensor, votes: Tensor, edge_weight: Tensor | None, **sizes: Any
+) -> bool:
+    """As ``loss_of_rows`` and ``projected_capsules``."""
+    return _loss_of_rows(node, votes, edge_weight, **sizes) and _projected_capsules(x, node, weight)
 
 
 @dataclass(frozen=True)
@@ -311,6 +318,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "kernel_loss": TritonForm("fused_loss.fused_loss_triton", "kernel_loss", _kernel_loss),
     "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
     "lengths": TritonForm("lengths.lengths_triton", "lengths"),
+    "loss_of_rows": TritonForm("fused_loss.loss_of_rows_triton", "loss_of_rows", _loss_of_rows),
     "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
     "modulated_hop": TritonForm("propagation.modulated_hop_triton", "modulated_hop", _modulated_hop),
     "neighbour_sum": TritonForm("propagation.neighbour_sum_triton", "neighbour_sum", _along_edges),
@@ -345,6 +353,7 @@ WHOLE_BATCH = frozenset(
             "activated_norm",
             "batch_norm",
             "kernel_loss",
+            "loss_of_rows",
             "standardise",
             "normalised_dense_hop",
             "normalised_hop",

@@ -104,9 +104,9 @@ class NodeLevel(NamedTuple):
         weight (Tensor): W, ``[F, J, d, d]``.
         residual (Tensor, optional): r, ``[F, B, d]``.
         divisor (float): Of the residual; 0 stands for the number of nodes of a graph.
-        hopped (Tensor): g, ``[F, V, J]``.
-        hopped_sums (Tensor): q, its sums over graphs, ``[F, B, J]``.
         epsilon (float): As in :func:`graphcaps.ops.squash`.
+        hopped_sums (Tensor, optional): q, the sums of g over graphs, ``[F, B, J]``. Without them, the sums over nodes
+            are not computed. (default: None)
     """
 
     s: Tensor
@@ -114,9 +114,8 @@ class NodeLevel(NamedTuple):
     weight: Tensor
     residual: Tensor | None
     divisor: float
-    hopped: Tensor
-    hopped_sums: Tensor
     epsilon: float
+    hopped_sums: Tensor | None = None
 
 
 class NodeRows(NamedTuple):
@@ -243,8 +242,8 @@ def scaled_sums(table: Tensor, scale: Tensor | None = None) -> Tensor:
 def _capsules_kernel(  # type: ignore[no-untyped-def]
     u, s_in, dG, shared, hopped, residual, ptr, weight, base, coefficients, mean,
     ds_out, summed, sums, hat_sums, deviation_sums, B, J, d, parts, epsilon, divisor,
-    CLASSES: tl.constexpr, ABOVE: tl.constexpr, RESIDUAL: tl.constexpr, UNROLLED: tl.constexpr, R: tl.constexpr,
-    DP: tl.constexpr,
+    CLASSES: tl.constexpr, ABOVE: tl.constexpr, RESIDUAL: tl.constexpr, SUMS: tl.constexpr, UNROLLED: tl.constexpr,
+    R: tl.constexpr, DP: tl.constexpr,
 ):  # fmt: skip
     """All output capsules of R graphs (program 0) of a replica (1); ``ABOVE``: the class level has a residual."""
     f = tl.program_id(1).to(tl.int64)
@@ -287,9 +286,10 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
     deviation_at = (f * tl.num_programs(0) + tl.program_id(0)) * d + at
     tl.store(deviation_sums + deviation_at, tl.sum(deviations, 0), mask=wide)
     if RESIDUAL:
-        part_at = (f * parts + tl.program_id(0)) * d + at
         under = tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
         tl.store(summed + rows_at, total / under[:, None], mask=here)
+    if RESIDUAL and SUMS:
+        part_at = (f * parts + tl.program_id(0)) * d + at
         tl.store(sums + part_at, tl.sum(total * (size / under)[:, None], 0), mask=wide)
         mean_of = tl.load(residual + rows_at, mask=here, other=0.0)
         tl.store(hat_sums + part_at, tl.sum(total * mean_of, 0), mask=wide)
@@ -301,16 +301,16 @@ class CapsuleGradients(NamedTuple):
     Args:
         ds (Tensor): In s, ``[F, J, B, d]``.
         shared (Tensor, optional): In the mean of the nodes of a graph, for each node, ``[F, B, d]``.
-        sums, hat_sums (Tensor): Tables for the sums over the nodes of the gradient of their normalised capsules, and of
-            that times these capsules, ``[F, parts, d]``. Their first parts have those of the residual.
+        sums, hat_sums (Tensor, optional): Tables for the sums over the nodes of the gradient of their normalised
+            capsules, and of that times these capsules, ``[F, parts, d]``. Their first parts have those of the residual.
         deviation_sums (Tensor): Sums of the gradient of the normalised capsules times their deviations from the mean,
             ``[F, parts, d]``.
     """
 
     ds: Tensor
     shared: Tensor | None
-    sums: Tensor
-    hat_sums: Tensor
+    sums: Tensor | None
+    hat_sums: Tensor | None
     deviation_sums: Tensor
 
 
@@ -336,19 +336,18 @@ def capsule_gradients(
     """
     F, J, B, d = level.s.shape
     tiles, new = triton.cdiv(B, CAPSULE_TILES.graphs), level.s.new_empty
-    has_residual = level.residual is not None
+    has_residual, summed = level.residual is not None, level.hopped_sums is not None
     parts = (tiles if has_residual else 0) + _vote_parts(level, precision)
-    result = CapsuleGradients(
-        torch.empty_like(level.s), new(F, B, d) if has_residual else None,
-        new(F, parts, d), new(F, parts, d), new(F, tiles, d),
-    )  # fmt: skip
+    sums, hat_sums = (new(F, parts, d) if summed else None for _ in range(2))
+    shared = new(F, B, d) if has_residual else None
+    result = CapsuleGradients(torch.empty_like(level.s), shared, sums, hat_sums, new(F, tiles, d))
     unused = level.s  # must be a valid pointer
     inputs = (above.shared, classes.hopped, level.residual)
     outputs = (unused if tensor is None else tensor for tensor in result)
     _capsules_kernel[(tiles, F)](
         capsules.u, level.s, above.dG, *(unused if tensor is None else tensor for tensor in inputs), ptr,
         norm.weight, norm.base, norm.coefficients, norm.mean, *outputs, B, J, d, parts, level.epsilon, level.divisor,
-        CLASSES=above.dG.size(1), ABOVE=above.shared is not None, RESIDUAL=has_residual,
+        CLASSES=above.dG.size(1), ABOVE=above.shared is not None, RESIDUAL=has_residual, SUMS=summed,
         UNROLLED=CAPSULE_TILES.unrolled, R=CAPSULE_TILES.graphs, DP=tile_width(d),
         num_warps=CAPSULE_TILES.warps,
     )  # fmt: skip
@@ -364,7 +363,8 @@ def _vote_parts(level: NodeLevel, precision: str) -> int:
 @triton.jit(do_not_specialize=["B", "J", "parts", "before"])
 def _votes_kernel(  # type: ignore[no-untyped-def]
     ds, W, G, hopped_sums, dG, sums, hat_sums, B, J, d, parts, before,
-    RB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
+    SUMS: tl.constexpr, RB: tl.constexpr, KB: tl.constexpr, DP: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """RB graphs (program 0) and an output capsule (1) of a replica (2)."""
     f = tl.program_id(2).to(tl.int64)
@@ -373,13 +373,15 @@ def _votes_kernel(  # type: ignore[no-untyped-def]
     inside, wide = b < B, at < d
     here = inside[:, None] & wide[None, :]
     rows_at = capsule * B * d + b[:, None] * d + at[None, :]
-    share = tl.load(hopped_sums + (f * B + b) * J + tl.program_id(1), mask=inside, other=0.0)
+    if SUMS:
+        share = tl.load(hopped_sums + (f * B + b) * J + tl.program_id(1), mask=inside, other=0.0)
     matrix = W + capsule * d * d
     total = times_rows(ds + capsule * B * d, b * d, inside, matrix, d, d, KB, DP, STAGES, True, PRECISION)
     tl.store(dG + rows_at, total, mask=here)
-    part = (f * parts + before + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * d + at
-    tl.store(sums + part, tl.sum(total * share[:, None], 0), mask=wide)
-    tl.store(hat_sums + part, tl.sum(total * tl.load(G + rows_at, mask=here, other=0.0), 0), mask=wide)
+    if SUMS:
+        part = (f * parts + before + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * d + at
+        tl.store(sums + part, tl.sum(total * share[:, None], 0), mask=wide)
+        tl.store(hat_sums + part, tl.sum(total * tl.load(G + rows_at, mask=here, other=0.0), 0), mask=wide)
 
 
 def vote_gradients(grads: CapsuleGradients, level: NodeLevel, precision: str) -> Tensor:
@@ -392,10 +394,12 @@ def vote_gradients(grads: CapsuleGradients, level: NodeLevel, precision: str) ->
     """
     F, J, B, d = level.s.shape
     options, dG = VOTE_TILES.options(B, d, precision), torch.empty_like(level.s)
-    parts = grads.sums.size(1)
+    tables = level.hopped_sums, grads.sums, grads.hat_sums
+    parts = 0 if grads.sums is None else grads.sums.size(1)
     _votes_kernel[(triton.cdiv(B, options["RB"]), J, F)](
-        grads.ds, level.weight, level.G, level.hopped_sums, dG, grads.sums, grads.hat_sums,
-        B, J, d, parts, parts - _vote_parts(level, precision), PRECISION=precision, **options,
+        grads.ds, level.weight, level.G, *(dG if tensor is None else tensor for tensor in (tables[0], dG, *tables[1:])),
+        B, J, d, parts, parts - _vote_parts(level, precision), SUMS=grads.sums is not None, PRECISION=precision,
+        **options,
     )  # fmt: skip
     return dG
 

@@ -1,4 +1,4 @@
-"""A training loss whose gradients are written out, so that autograd records nothing."""
+"""A training loss whose gradients, or those of the upper part of a model, are written out and not autograd's."""
 
 from __future__ import annotations
 

@@ -23,10 +23,16 @@ from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops.activation.activation_triton import hash_position
 from graphcaps.ops.ragged.ragged_triton import ragged_sum
 from graphcaps.ops.reconstruction.pair_loss_naive import PairRule
-from graphcaps.ops.reconstruction.pair_loss_triton import LargeGraphs, loss_and_gradient, scale_gradients
+from graphcaps.ops.reconstruction.pair_loss_triton import (
+    LargeGraphs,
+    PairSums,
+    loss_and_gradient,
+    pair_sums,
+    scale_gradients,
+)
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["sampled_reconstruction_loss"]
+__all__ = ["sampled_pair_sums", "sampled_reconstruction_loss"]
 
 _WIDE, _CHUNK = 128, 64  # columns of Z that a program holds; a wider Z is read in chunks
 _EDGES = 16  # neighbours of a step
@@ -48,6 +54,45 @@ def sampled_reconstruction_loss(
     return loss
 
 
+def sampled_pair_sums(
+    z: Tensor,
+    shift: Tensor,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule,
+    keys: Tensor,
+    up_to: int,
+    pairs: int,
+) -> PairSums:
+    """As :func:`graphcaps.ops.reconstruction.pair_loss_triton.pair_sums`, with sums of the gradient over graphs."""
+    large = _large_graphs(z, shift, edges, segments, rule, keys, up_to, pairs)
+    partial, grad_z, _, _ = pair_sums(z, shift, edges, segments, rule, True, large)
+    assert grad_z is not None
+    *lead, V, d = z.shape
+    F = torch.Size(lead).numel()
+    # A graph is one tile if a tile is as high as all rows.
+    sums = ragged_sum(grad_z.view(F, V, d), segments.ptr.reshape(F, -1).contiguous(), segments.max_size)
+    return PairSums(partial, grad_z, sums, V + 1)
+
+
+def _large_graphs(
+    z: Tensor,
+    shift: Tensor | None,
+    edges: EdgeTable,
+    segments: Segments,
+    rule: PairRule,
+    keys: Tensor,
+    up_to: int,
+    pairs: int,
+) -> LargeGraphs:
+    shuffle = _shuffle(keys, segments)
+
+    def add(partial: Tensor, offset: int, grad_z: Tensor | None) -> None:
+        _add_large_graphs(z, shift, edges, segments, rule, shuffle, up_to, pairs, partial, offset, grad_z)
+
+    return LargeGraphs(up_to, add)
+
+
 class _RowLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -62,13 +107,9 @@ class _RowLoss(torch.autograd.Function):
         pairs: int,
     ) -> Tensor:
         z, shift = z.contiguous(), None if shift is None else shift.contiguous()
-        shuffle = _shuffle(keys, segments)
-
-        def add(partial: Tensor, offset: int, grad_z: Tensor | None) -> None:
-            _add_large_graphs(z, shift, edges, segments, rule, shuffle, up_to, pairs, partial, offset, grad_z)
-
+        large = _large_graphs(z, shift, edges, segments, rule, keys, up_to, pairs)
         need = any(ctx.needs_input_grad[:2])
-        result = loss_and_gradient(z, shift, edges, segments, rule, need, LargeGraphs(up_to, add))
+        result = loss_and_gradient(z, shift, edges, segments, rule, need, large)
         if result.grad_z is not None:
             ctx.save_for_backward(result.grad_z, result.scale, segments.ptr.contiguous())
             ctx.shifted, ctx.max_size = shift is not None, segments.max_size

@@ -33,6 +33,7 @@ from graphcaps.types import EdgeTable, Segments
 
 __all__ = [
     "LargeGraphs",
+    "PairSums",
     "loss_and_gradient",
     "pair_sums",
     "prepare_tiles",
