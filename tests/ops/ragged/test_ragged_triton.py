@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from graphcaps.ops import coarsen, edge_table
 from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops._triton.precision import use_precision
 from graphcaps.ops.ragged.tiles import segment_broadcast, segment_product, segment_sum
 from graphcaps.types import Segments
 from tests.ops.ragged_rows import SIZES, assert_close, moved, poisoned, rows
@@ -109,6 +112,34 @@ def test_gradients_of_the_product(kernel_device: str, left: int, right: int, lea
         for name, got, want in zip(("a", "x"), gradients, wanted, strict=True):
             assert_close(got, want, f"gradient of {name}, {bound}")
             assert bool((got.cpu().masked_select(outside) == 0).all())
+
+
+def test_a_gradient_has_the_precision_of_its_forward_pass(
+    kernel_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU it is computed in a thread of autograd's, which has not the setting of the caller."""
+    from graphcaps.ops.ragged import ragged_triton
+
+    kernel, precisions = ragged_triton._product_gradient_kernel, []
+
+    class Launcher:
+        def __getitem__(self, grid: Any) -> Any:
+            def launch(*arguments: Any, **options: Any) -> Any:
+                precisions.append(options["PRECISION"])
+                return kernel[grid](*arguments, **options)
+
+            return launch
+
+    monkeypatch.setattr(ragged_triton, "_product_gradient_kernel", Launcher())
+    segments = moved(rows(SIZES), kernel_device)
+    a, x = (
+        torch.rand(*segments.index.shape, width, device=kernel_device).requires_grad_() for width in (3, 8)
+    )
+    with use_precision("tf32"):
+        product = ragged_triton.segment_product(a, x, segments)
+    with use_precision("float32"):
+        product.sum().backward()
+    assert precisions == ["tf32"]
 
 
 def test_operations_use_the_kernels(kernel_device: str) -> None:

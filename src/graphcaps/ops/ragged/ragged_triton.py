@@ -198,7 +198,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
         a, x, ptr = a.contiguous(), x.contiguous(), ptr.contiguous()
         ctx.save_for_backward(a, x, ptr)
-        ctx.max_size = max_size
+        ctx.max_size, ctx.precision = max_size, dot_precision()
         return _ragged_product(a, x, ptr, max_size)
 
     @staticmethod
@@ -217,7 +217,7 @@ class _Product(torch.autograd.Function):
             _product_gradient_kernel[(B, L, parts)](
                 a, x, grad.contiguous(), ptr, grad_a, grad_x, V, B, chunk, N, D,
                 ROWS=32, NP=tile_width(N), DB=min(tile_width(D), 64),
-                PRECISION=dot_precision(), num_warps=4, num_stages=2,
+                PRECISION=ctx.precision, num_warps=4, num_stages=2,
             )  # fmt: skip
         return grad_a, grad_x, None, None
 
