@@ -127,6 +127,7 @@ def test_equals_the_layers(kernel_device: str, monkeypatch: pytest.MonkeyPatch) 
         ({}, {"loss": LossOptions(reconstruction_weight=0.0)}),
         ({}, {"bits": False}),
         ({"reconstruct_up_to": 8}, {}),
+        ({"reconstruct_up_to": 8}, {"loss": LossOptions(reconstruction_weight=0.0)}),
         ({"reconstruct_up_to": 40, "dropout": 0.0}, {"classes": 2}),
     ],
     ids=str,
@@ -155,7 +156,6 @@ def test_options(
         ({"trunk": "sage", "reconstruct_up_to": 8}, {}),
         ({"factor_squash": "separate"}, {}),
         ({"trunk": "sage", "lead": (), "reconstruction": False}, {"drawn": DRAWN[0]}),
-        ({"reconstruct_up_to": 8}, {"loss": LossOptions(reconstruction_weight=0.0), "kind": KernelTraining}),
         ({"disentangle": False, "capsule_dim": 6, "reconstruction": False}, {}),
     ],
     ids=str,
@@ -167,7 +167,7 @@ def test_options_below_the_votes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Layers compute what the votes read, and autograd its gradients."""
-    _compare(monkeypatch, kernel_device, options, **{"kind": VoteTraining, **settings})
+    _compare(monkeypatch, kernel_device, options, **settings, kind=VoteTraining)
 
 
 def test_edge_labels_below_the_votes(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

@@ -267,13 +267,12 @@ def kernel_network(
     F, parts = torch.Size(lead).numel(), _plain_parts(primary, layers, decoder)
     if parts is None or len(parts.layers) != 2:
         return None
-    weight, bias = _stacked(parts.primary.weight, F, 2), _stacked(parts.primary.bias, F, 1)
-    nodes, _ = (_stacked_norm(norm, F) for norm in parts.norms)
     network = vote_network(primary, layers, decoder, margins, lead)
     if network is None:
         return None
-    first = KernelPrimary(_stacked_norm(parts.primary_norm, F), weight, bias, nodes)
-    return replace(network, primary=first, parameters=parts.parameters)
+    weight, bias = _stacked(parts.primary.weight, F, 2), _stacked(parts.primary.bias, F, 1)
+    norm, nodes = (_stacked_norm(each, F) for each in (parts.primary_norm, parts.norms[0]))
+    return replace(network, primary=KernelPrimary(norm, weight, bias, nodes), parameters=parts.parameters)
 
 
 def vote_network(

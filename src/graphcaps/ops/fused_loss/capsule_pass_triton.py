@@ -1,4 +1,4 @@
-r"""From propagated nodes to the losses of an HGCN with one hidden level, and gradients back, without autograd.
+"""From propagated nodes to the losses of an HGCN with one hidden level, and gradients back, without autograd.
 
 Routing of the nodes, the graph of the output capsules, the class level, margin loss and reconstruction. What computes
 the nodes, and takes their gradient, is a subclass: kernels for the published model
@@ -222,10 +222,8 @@ class CapsulePass:
         """Sums over pairs of nodes, sampled ones if there are keys and the batch has a large graph."""
         edges, segments = self.batch.edges, self.batch.segments
         assert self.network.decoder is not None
-        sampling = self.network.decoder.sampling
-        if sampling is None or keys is None:
-            return pair_sums(z, code, edges, segments, RELEASED, True)
-        if segments.max_size is not None and segments.max_size <= sampling.up_to:
+        sampling, largest = self.network.decoder.sampling, segments.max_size
+        if sampling is None or keys is None or (largest is not None and largest <= sampling.up_to):
             return pair_sums(z, code, edges, segments, RELEASED, True)
         return sampled_pair_sums(z, code, edges, segments, RELEASED, keys, sampling.up_to, sampling.pairs)
 
