@@ -138,26 +138,27 @@ class Context(GraphLayer[Tensor]):
         return h
 
     def _residual(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        return self._norm(number).activate(self._messages(number, h, edges, segments), segments.row_mask, h)
+        return self._messages(number, h, edges, segments, gated=False)
 
     def _gated(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        messages = self._messages(number, h, edges, segments)
-        return self._norm(number).activate(messages, segments.row_mask, h, gated=True)
+        return self._messages(number, h, edges, segments, gated=True)
 
     def _gin(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         if self.edge_kinds:
             total: Tensor = self.modulations[number](h, edges, segments)
         else:
-            total = h + neighbour_sum(h, edges)
-        inner = self._norm(number).activate(total @ self.weights[number], segments.row_mask)
+            total = neighbour_sum(h, edges, with_self=True)
+        inner = self._norm(number).activate_product((total,), self.weights[number], segments.row_mask)
         outer = cast(RaggedBatchNorm, self.outer_norms[number])
-        return outer.activate(inner @ self.outer_weights[number], segments.row_mask, h)
+        return outer.activate_product((inner,), self.outer_weights[number], segments.row_mask, h)
 
-    def _messages(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        """[h, Âh] W of a layer."""
-        hop = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
-        messages: Tensor = torch.cat([h, hop], -1) @ self.weights[number]
-        return messages
+    def _messages(
+        self, number: int, h: Tensor, edges: EdgeTable, segments: Segments, *, gated: bool
+    ) -> Tensor:
+        """h and the activation of [h, Âh] W."""
+        hop: Tensor = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
+        matrix, mask = self.weights[number], segments.row_mask
+        return self._norm(number).activate_product((h, hop), matrix, mask, h, gated=gated)
 
     def _norm(self, number: int) -> RaggedBatchNorm:
         return cast(RaggedBatchNorm, self.norms[number])

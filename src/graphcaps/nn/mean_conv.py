@@ -53,10 +53,9 @@ class ReplicaMeanConv(GraphLayer[Tensor]):
         """Convolves ``x [*lead, V, in_channels]``."""
         # The hop is taken where rows are shorter.
         if self.in_channels < self.out_channels:
-            y = (x + neighbour_sum(x, edges)) @ self.weight
+            y = neighbour_sum(x, edges, with_self=True) @ self.weight
         else:
-            y = x @ self.weight
-            y = y + neighbour_sum(y, edges)
+            y = neighbour_sum(x @ self.weight, edges, with_self=True)
         return (y + self.bias.unsqueeze(-2)) / _divisor(edges, y.dtype)
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphcaps.ops.activated_product.activated_product import Parts, activated_product
 from graphcaps.ops.batch_norm.activated_norm import activated_norm
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm, standardise
 from graphcaps.ops.propagation.normalised_dense_hop import DenseHop, normalised_dense_hop
@@ -79,6 +80,26 @@ class RaggedBatchNorm(nn.Module):
         """
         return activated_norm(
             x, mask, self.weight, self.bias, self._running, residual, gated=gated, **self._options
+        )
+
+    def activate_product(
+        self,
+        parts: Parts,
+        matrix: Tensor,
+        mask: Tensor | None = None,
+        residual: Tensor | None = None,
+        *,
+        gated: bool = False,
+    ) -> Tensor:
+        """``activate(x)`` of the product x of all parts, side by side, and W, whose statistics are computed with it.
+
+        Args:
+            parts (tuple): One tensor, or two side by side, ``[*lead, V, K]`` each.
+            matrix (Tensor): W, ``[*lead, K · len(parts), channels]``.
+            mask, residual, gated: As in ``activate``.
+        """
+        return activated_product(
+            parts, matrix, mask, self.weight, self.bias, self._running, residual, gated=gated, **self._options
         )
 
     def standardise(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

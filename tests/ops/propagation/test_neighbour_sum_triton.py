@@ -1,6 +1,8 @@
 """Products with A by the kernel against the sparse matrix in float64."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -15,6 +17,11 @@ SIZES = [1, 31, 33, 65, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
 DRAWN = [[0, 1, 2], [3, -1, 4], [-1, -1, -1]]
 TOLERANCE = 2e-6
+OPERATIONS: dict[str, Callable[..., Tensor]] = {
+    "sum": neighbour_sum,
+    "sum with the row itself": partial(neighbour_sum, with_self=True),
+    "hop": propagate,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +67,7 @@ def _check(edges: EdgeTable, d: int, device: str, max_degree: int | None) -> Non
     clean = x.masked_fill(~real, 0).double().requires_grad_()
     weight = None if edges.weight is None else edges.weight.double()
     reference = dataclasses.replace(edges, weight=weight)
-    for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
+    for name, op in OPERATIONS.items():
         with use_kernels("always"):
             actual = op(poisoned, there)
             (actual_grad,) = torch.autograd.grad(

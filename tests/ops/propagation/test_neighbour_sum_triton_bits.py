@@ -1,10 +1,13 @@
 """Products with A from tiles of bits against the sparse matrix in float64."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from graphcaps.ops import neighbour_sum, propagate
 from graphcaps.ops._triton.dispatch import use_kernels
@@ -15,6 +18,11 @@ from tests.graphs import assert_equal, random_graphs
 SIZES = [1, 31, 33, 65, 2]
 DRAWN = [[0, 1, 2], [3, -1, 4], [-1, -1, -1]]
 TOLERANCE = 5e-6
+OPERATIONS: dict[str, Callable[..., Tensor]] = {
+    "sum": neighbour_sum,
+    "sum with the row itself": partial(neighbour_sum, with_self=True),
+    "hop": propagate,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +62,7 @@ def test_values_and_gradients(
     x, grad_output = (torch.randn(*edges.node.shape, d, generator=generator) for _ in range(2))
     poisoned = x.masked_fill(~real, float("nan")).to(kernel_device).requires_grad_()
     clean = x.masked_fill(~real, 0).double().requires_grad_()
-    for name, op in {"sum": neighbour_sum, "hop": propagate}.items():
+    for name, op in OPERATIONS.items():
         with use_kernels("always"):
             actual = op(poisoned, there)
             grad = grad_output.masked_fill(~real, float("nan")).to(kernel_device)

@@ -21,6 +21,7 @@ from graphcaps.ops import (
     propagate,
     to_edge_index,
 )
+from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.propagation.propagation import edge_list, padded_entries
 from graphcaps.types import EdgeTable
 from tests.graphs import assert_equal, random_graphs, tiny_graphs, with_padding
@@ -41,6 +42,15 @@ def test_neighbour_sum_is_a_product() -> None:
     assert_equal(neighbour_sum(x, graphs.edges), A @ x)
     assert torch.autograd.gradcheck(lambda t: neighbour_sum(t, graphs.edges).square(), x)
     assert torch.autograd.gradgradcheck(lambda t: neighbour_sum(t, graphs.edges).square(), x)
+
+
+def test_neighbour_sum_with_the_row_itself() -> None:
+    graphs = random_graphs([5, 1, 30])
+    A, x = _dense(graphs.edges, 36), graphs.x.requires_grad_()
+    assert_equal(neighbour_sum(x, graphs.edges, with_self=True), A @ x + x)
+    assert torch.autograd.gradcheck(lambda t: neighbour_sum(t, graphs.edges, with_self=True).square(), x)
+    with use_kernels("reference"):
+        assert_equal(neighbour_sum(x, graphs.edges, with_self=True), A @ x + x)
 
 
 def test_neighbour_mean_divides_by_the_number_of_neighbours() -> None:

@@ -137,6 +137,13 @@ def _normalised_rows(x: Tensor, parameter: Tensor) -> bool:
     return x.numel() > 0 and x.shape[:-2] == parameter.shape[:-1]
 
 
+def _activated_product(
+    one: Tensor, _two: Tensor, matrix: Tensor, parameter: Tensor, _residual: Tensor | None
+) -> bool:
+    """There are rows, and they have the leading axes of the matrix and of the parameters."""
+    return _normalised_rows(one, parameter) and one.shape[:-2] == matrix.shape[:-2]
+
+
 def _normalised_dense_hop(u: Tensor, adjacency: Tensor, weight: Tensor, *, training: bool) -> bool:
     """While training, of at most ``MOST_DENSE_CAPSULES`` capsules, and if the adjacency needs no gradient."""
     rows = u.numel() > 0 and u.size(-2) <= MOST_DENSE_CAPSULES and u.shape[:-3] == weight.shape[:-1]
@@ -300,6 +307,9 @@ class TritonForm:
 TRITON_FORMS: dict[str, TritonForm] = {
     "accumulate_metrics": TritonForm("metric_sums.metric_sums_triton", "accumulate_metrics_"),
     "activated_norm": TritonForm("batch_norm.activated_norm_triton", "activated_norm", _normalised_rows),
+    "activated_product": TritonForm(
+        "activated_product.activated_product_triton", "activated_product", _activated_product
+    ),
     "activate": TritonForm("activation.activation_triton", "activate", _activate),
     "adam_update": TritonForm("adam.adam_triton", "adam_update_"),
     "apply_dropout": TritonForm("activation.activation_triton", "apply_dropout", _without_mask),
@@ -351,6 +361,7 @@ WHOLE_BATCH = frozenset(
         *("activate", "apply_dropout", "next_step_keys", "projected_capsules"),  # positions in the batch
         *(
             "activated_norm",
+            "activated_product",
             "batch_norm",
             "kernel_loss",
             "loss_of_rows",

@@ -7,7 +7,7 @@ rows is kept. A program of a gated activation reads a column and its gate.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.ops._triton.arithmetic import fast_reciprocal
 from graphcaps.ops.batch_norm.batch_norm_triton import (
     Grid,
     add_tables,
@@ -24,7 +25,7 @@ from graphcaps.ops.batch_norm.batch_norm_triton import (
     rows_of_entry,
 )
 
-__all__ = ["activated_norm"]
+__all__ = ["NormedRows", "activate_rows", "activated_gradients", "activated_norm"]
 
 
 def activated_norm(
@@ -50,6 +51,68 @@ def activated_norm(
     return y
 
 
+class NormedRows(NamedTuple):
+    """Rows, and their normalisation.
+
+    Args:
+        epsilon (float): Added to the variance.
+        x (Tensor): Rows, ``[*lead, V, C]``.
+        mask (Tensor, optional): From :func:`graphcaps.ops.batch_norm.batch_norm_triton.mask_bytes`.
+        mean, var (Tensor): ``[*lead, C]``.
+        num_rows (Tensor, optional): Number of real rows, ``[replicas]``, if these are statistics of the rows.
+        weight, bias (Tensor): γ and β, ``[*lead, C]``, contiguous.
+    """
+
+    epsilon: float
+    x: Tensor
+    mask: Tensor | None
+    mean: Tensor
+    var: Tensor
+    num_rows: Tensor | None
+    weight: Tensor
+    bias: Tensor
+
+
+def activate_rows(rows: NormedRows, residual: Tensor | None, gated: bool) -> Tensor:
+    """Normalises rows, activates them and adds the residual."""
+    epsilon, x, mask, mean, var, _, weight, bias = rows
+    out = x.new_empty(*x.shape[:-1], x.size(-1) // 2 if gated else x.size(-1))
+    g = Grid(out)
+    _forward_kernel[g.row_grid](
+        x, x if residual is None else residual.contiguous(), x if mask is None else mask, mean, var, weight, bias,
+        out, g.V, g.units, g.blocks, rows_of_entry(mask, g.V), epsilon, UNIT=g.unit, MASKED=mask is not None,
+        RESIDUAL=residual is not None, GATED=gated, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def activated_gradients(
+    rows: NormedRows, grad: Tensor, gated: bool, *, of_rows: bool = True
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Gradients of the rows, if ``of_rows``, of γ and of β from that of the result of :func:`activate_rows`."""
+    epsilon, x, mask, mean, var, count, weight, bias = rows
+    g = Grid(grad, 2048 if gated else 4096)  # a gate needs as many registers as its column
+    grad_sum, grad_hat_sum = (x.new_empty(g.replicas, g.parts, x.size(-1)) for _ in range(2))
+    common = (x, grad, x if mask is None else mask, mean, var, weight, bias)
+    options: dict[str, Any] = {
+        **{"UNIT": g.unit, "MASKED": mask is not None, "GATED": gated},
+        **{"WIDTH": g.width, "num_warps": 4},
+    }
+    entry = rows_of_entry(mask, g.V)
+    _sums_kernel[g.part_grid](
+        *common, grad_sum, grad_hat_sum, g.V, g.units, g.parts, g.tiles, entry, epsilon, ROWS=g.summed, **options,
+    )  # fmt: skip
+    dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
+    if not of_rows:
+        return None, dweight, dbias
+    dx = torch.empty_like(x)
+    _gradient_kernel[g.row_grid](
+        *common, dweight, dbias, x if count is None else count, dx, g.V, g.units, g.blocks, entry, epsilon,
+        TRAINED=count is not None, ROWS=g.rows, **options,
+    )  # fmt: skip
+    return dx, dweight, dbias
+
+
 class _ActivatedNorm(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -65,45 +128,17 @@ class _ActivatedNorm(torch.autograd.Function):
         gated: bool,
         epsilon: float,
     ) -> Tensor:
-        weight, bias = weight.contiguous(), bias.contiguous()
-        ctx.save_for_backward(x, weight, bias, mask, mean, var, count)
+        rows = NormedRows(epsilon, x, mask, mean, var, count, weight.contiguous(), bias.contiguous())
+        ctx.save_for_backward(*rows[1:])
         ctx.gated, ctx.epsilon = gated, epsilon
-        out = x.new_empty(*x.shape[:-1], x.size(-1) // 2 if gated else x.size(-1))
-        g = Grid(out)
-        _forward_kernel[g.row_grid](
-            x, x if residual is None else residual.contiguous(), x if mask is None else mask, mean, var, weight, bias,
-            out, g.V, g.units, g.blocks, rows_of_entry(mask, g.V), epsilon, UNIT=g.unit, MASKED=mask is not None,
-            RESIDUAL=residual is not None, GATED=gated, ROWS=g.rows, WIDTH=g.width, num_warps=4,
-        )  # fmt: skip
-        return out
+        return activate_rows(rows, residual, gated)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, bias, mask, mean, var, count = ctx.saved_tensors
-        grad = grad.contiguous()
-        g = Grid(grad)
-        tables = (x.new_empty(g.replicas, g.parts, x.size(-1)) for _ in range(2))
-        grad_sum, grad_hat_sum = tables
-        common = (x, grad, x if mask is None else mask, mean, var, weight, bias)
-        options: dict[str, Any] = {
-            **{"UNIT": g.unit, "MASKED": mask is not None, "GATED": ctx.gated},
-            **{"ROWS": g.rows, "WIDTH": g.width, "num_warps": 4},
-        }
-        entry = rows_of_entry(mask, g.V)
-        _sums_kernel[g.part_grid](
-            *common, grad_sum, grad_hat_sum, g.V, g.units, g.parts, g.tiles, entry, ctx.epsilon, **options
-        )
-        dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
-        dx = None
-        if ctx.needs_input_grad[0]:
-            dx = torch.empty_like(x)
-            _gradient_kernel[g.row_grid](
-                *common, dweight, dbias, x if count is None else count, dx, g.V, g.units, g.blocks, entry, ctx.epsilon,
-                TRAINED=count is not None, **options,
-            )  # fmt: skip
-        dresidual = grad if ctx.needs_input_grad[3] else None
-        return dx, dweight, dbias, dresidual, *[None] * 6
+        grad, rows = grad.contiguous(), NormedRows(ctx.epsilon, *ctx.saved_tensors)
+        gradients = activated_gradients(rows, grad, ctx.gated, of_rows=ctx.needs_input_grad[0])
+        return *gradients, grad if ctx.needs_input_grad[3] else None, *[None] * 6
 
 
 @triton.jit
@@ -119,7 +154,7 @@ def _columns(mean, var, weight, bias, at, wide, epsilon):  # type: ignore[no-unt
 @triton.jit
 def _sigmoid(x):  # type: ignore[no-untyped-def]
     e = tl.exp(-tl.abs(x))  # at most 1
-    return tl.where(x < 0, e, 1.0) / (1 + e)
+    return tl.where(x < 0, e, 1.0) * fast_reciprocal(1 + e)
 
 
 @triton.jit
@@ -188,10 +223,10 @@ def _sums_kernel(  # type: ignore[no-untyped-def]
         gate_centre, gate_scale, gate_gamma, gate_beta = _columns(
             mean, var, weight, bias, replica * X + C + columns, wide, epsilon
         )
-    first = tl.zeros([WIDTH], tl.float32)
-    second = tl.zeros([WIDTH], tl.float32)
-    gate_first = tl.zeros([WIDTH], tl.float32)
-    gate_second = tl.zeros([WIDTH], tl.float32)
+    first = tl.zeros([ROWS, WIDTH], tl.float32)
+    second = tl.zeros([ROWS, WIDTH], tl.float32)
+    gate_first = tl.zeros([ROWS, WIDTH], tl.float32)
+    gate_second = tl.zeros([ROWS, WIDTH], tl.float32)
     for tile in range(0, tiles):
         top = begin + tile * ROWS
         valid = real_rows(mask, base, top + local, V, EACH, MASKED)[:, None] & wide[None, :]
@@ -204,17 +239,17 @@ def _sums_kernel(  # type: ignore[no-untyped-def]
         by_column, by_gate = _gradient_of_normed(
             hat * gamma + beta, gate_hat * gate_gamma + gate_beta, dy, GATED
         )
-        first += tl.sum(by_column, 0)
-        second += tl.sum(by_column * hat, 0)
+        first += by_column
+        second += by_column * hat
         if GATED:
-            gate_first += tl.sum(by_gate, 0)
-            gate_second += tl.sum(by_gate * gate_hat, 0)
+            gate_first += by_gate
+            gate_second += by_gate * gate_hat
     out = tl.program_id(0).to(tl.int64) * X + columns
-    tl.store(grad_sum + out, first, mask=wide)
-    tl.store(grad_hat_sum + out, second, mask=wide)
+    tl.store(grad_sum + out, tl.sum(first, 0), mask=wide)
+    tl.store(grad_hat_sum + out, tl.sum(second, 0), mask=wide)
     if GATED:
-        tl.store(grad_sum + out + C, gate_first, mask=wide)
-        tl.store(grad_hat_sum + out + C, gate_second, mask=wide)
+        tl.store(grad_sum + out + C, tl.sum(gate_first, 0), mask=wide)
+        tl.store(grad_hat_sum + out + C, tl.sum(gate_second, 0), mask=wide)
 
 
 @triton.jit

@@ -34,6 +34,8 @@ __all__ = [
 
 _MOST_PARTS = 64
 """Largest number of parts of a replica that rows are split into; the combining kernel holds all parts at once."""
+_SUMMED_NUMBERS = 1024
+"""Numbers of a tile of a part: those that a program adds to its sums in a step."""
 _COMBINED_NUMBERS = 4096
 """Numbers of a table that a program of the combining kernel holds."""
 _ADDED_PARTS, _ADDED_COLUMNS = 256, 8
@@ -72,9 +74,10 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
     begin = tl.program_id(0) % parts * tiles * ROWS
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     wide = columns < C
-    n = 0.0
-    mean = tl.zeros([WIDTH], tl.float32)
-    square = tl.zeros([WIDTH], tl.float32)
+    # Each lane has moments of its own until the end: a sum over lanes in each step would need barriers.
+    n = tl.zeros([ROWS, 1], tl.float32)
+    mean = tl.zeros([ROWS, WIDTH], tl.float32)
+    square = tl.zeros([ROWS, WIDTH], tl.float32)
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
@@ -82,19 +85,18 @@ def _moments_kernel(  # type: ignore[no-untyped-def]
         real = real_rows(mask, base, rows, V, EACH, MASKED)
         valid = real[:, None] & wide[None, :]
         values = tl.load(x + (base + first_row) * C + local, mask=valid, other=0.0)
-        tile_count = tl.sum(real.to(tl.float32), 0)
-        tile_mean = tl.sum(values, 0) / tl.maximum(tile_count, 1.0)
-        deviation = tl.where(valid, values - tile_mean[None, :], 0.0)
-        both = tl.maximum(n + tile_count, 1.0)
-        step = tile_mean - mean
-        square += tl.sum(deviation * deviation, 0) + step * step * (n * tile_count / both)
-        mean += step * (tile_count / both)
-        n += tile_count
+        n += real[:, None].to(tl.float32)
+        step = tl.where(valid, values - mean, 0.0)
+        mean += step * (1 / tl.maximum(n, 1.0))
+        square += step * (values - mean)
+    total = tl.sum(n, 0)
+    whole = tl.sum(mean * n, 0) / tl.maximum(total, 1.0)
+    deviation = mean - whole[None, :]
     offsets = tl.program_id(0).to(tl.int64) * C + columns
-    tl.store(means + offsets, mean, mask=wide)
-    tl.store(squares + offsets, square, mask=wide)
+    tl.store(means + offsets, whole, mask=wide)
+    tl.store(squares + offsets, tl.sum(square + deviation * deviation * n, 0), mask=wide)
     if tl.program_id(1) == 0:
-        tl.store(counts + tl.program_id(0), n)
+        tl.store(counts + tl.program_id(0) + tl.arange(0, 1), total)
 
 
 @triton.jit(do_not_specialize=["C", "parts"])
@@ -166,8 +168,8 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     column_offset = replica * C + columns
     scale = tl.rsqrt(tl.load(var + column_offset, mask=wide, other=1.0) + epsilon)
     centre = tl.load(mean + column_offset, mask=wide, other=0.0)
-    first = tl.zeros([WIDTH], tl.float32)
-    second = tl.zeros([WIDTH], tl.float32)
+    first = tl.zeros([ROWS, WIDTH], tl.float32)
+    second = tl.zeros([ROWS, WIDTH], tl.float32)
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
@@ -176,11 +178,11 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
         origin = (base + first_row) * C
         dy = tl.load(grad + origin + local, mask=valid, other=0.0)
         hat = (tl.load(x + origin + local, mask=valid, other=0.0) - centre[None, :]) * scale[None, :]
-        first += tl.sum(dy, 0)
-        second += tl.sum(dy * hat, 0)
+        first += dy
+        second += dy * hat
     out = tl.program_id(0).to(tl.int64) * C + columns
-    tl.store(grad_sum + out, first, mask=wide)
-    tl.store(grad_hat_sum + out, second, mask=wide)
+    tl.store(grad_sum + out, tl.sum(first, 0), mask=wide)
+    tl.store(grad_hat_sum + out, tl.sum(second, 0), mask=wide)
 
 
 @triton.jit(do_not_specialize=["C", "parts"])
@@ -241,18 +243,28 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
 
 
 class Grid:
-    """How ``[*lead, V, C]`` is split: tiles of rows × columns, and ``parts`` with ``tiles`` tiles each."""
+    """How ``[*lead, V, C]`` is split.
 
-    def __init__(self, x: Tensor) -> None:
+    A pass that writes rows has tiles of ``rows`` rows, one for each of ``blocks`` programs. A pass that sums over rows
+    has ``parts``, of ``tiles`` tiles of ``summed`` rows each: its sums stay in registers until the end.
+
+    Args:
+        x (Tensor): ``[*lead, V, C]``.
+        numbers (int): Numbers of a tile of rows. (default: 4096)
+    """
+
+    def __init__(self, x: Tensor, numbers: int = 4096) -> None:
         self.V, self.C = x.shape[-2:]
         self.unit = load_width(self.C)
         self.units = self.C // self.unit
         self.replicas = x.numel() // (self.V * self.C)
         self.width = min(128, tile_width(self.C))
-        self.rows = 4096 // self.width if self.width > 32 else 128
+        self.rows = min(128, numbers // self.width)
         self.blocks = triton.cdiv(self.V, self.rows)
-        self.tiles = triton.cdiv(self.blocks, _MOST_PARTS)
-        self.parts = triton.cdiv(self.blocks, self.tiles)
+        self.summed = _SUMMED_NUMBERS // self.width
+        count = triton.cdiv(self.V, self.summed)
+        self.tiles = triton.cdiv(count, _MOST_PARTS)
+        self.parts = triton.cdiv(count, self.tiles)
         across = triton.cdiv(self.C, self.width)
         self.part_grid, self.row_grid = (
             (self.replicas * self.parts, across),
@@ -284,7 +296,7 @@ def row_statistics(
     mask_or_x = x if mask is None else mask
     _moments_kernel[g.part_grid](
         x, mask_or_x, means, squares, counts, g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V),
-        UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+        UNIT=g.unit, MASKED=mask is not None, ROWS=g.summed, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     return combine_statistics(means, squares, counts, running, momentum)
 
@@ -418,7 +430,7 @@ class _Normalise(torch.autograd.Function):
         _gradient_sums_kernel[g.part_grid](
             x, grad, mask_or_x, mean, var, grad_sum, grad_hat_sum,
             g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V), ctx.epsilon,
-            UNIT=g.unit, MASKED=mask is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
+            UNIT=g.unit, MASKED=mask is not None, ROWS=g.summed, WIDTH=g.width, num_warps=4,
         )  # fmt: skip
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
         dx = None

@@ -808,9 +808,10 @@ def neighbour_product(
     return y
 
 
-def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
+def neighbour_sum(x: Tensor, edges: EdgeTable, with_self: bool) -> Tensor:
     """As :func:`graphcaps.ops.neighbour_sum`; edge weights get no gradient."""
-    return neighbour_product(x, edges)
+    ones = x.new_ones(edges.node.shape) if with_self else None
+    return neighbour_product(x, edges, ones, self_loops=with_self)
 
 
 def propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tensor:

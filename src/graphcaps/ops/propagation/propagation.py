@@ -110,23 +110,30 @@ def _dense_hop(x: Tensor, adjacency: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @full_precision
-def neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
+def neighbour_sum(x: Tensor, edges: EdgeTable, with_self: bool = False) -> Tensor:
     """A x: for each row the (weighted) sum over the rows of its neighbours, ``[*lead, V, d]`` to the same shape.
 
     A is symmetric, so the gradient is one more product with A. Weights get a gradient if they require one.
+
+    Args:
+        x (Tensor): One row per node of the batch, ``[*lead, V, d]``.
+        edges (EdgeTable): Its edges.
+        with_self (bool): Whether the row itself is added: (A + I) x; padding rows may then be x or 0. (default: False)
     """
     tensors = (x, edges.node, edges.weight)
-    return select("neighbour_sum", _neighbour_sum, *tensors, reference=_neighbour_sum_reference)(x, edges)
+    form = select("neighbour_sum", _neighbour_sum, *tensors, reference=_neighbour_sum_reference)
+    return form(x, edges, with_self)
 
 
-def _neighbour_sum(x: Tensor, edges: EdgeTable) -> Tensor:
+def _neighbour_sum(x: Tensor, edges: EdgeTable, with_self: bool) -> Tensor:
     if is_traced() or (edges.weight is not None and edges.weight.requires_grad):
-        return _neighbour_sum_reference(x, edges)
+        return _neighbour_sum_reference(x, edges, with_self)
     total: Tensor = _NeighbourSum.apply(x.reshape(-1, x.size(-1)), edges)
-    return total.reshape(x.shape)
+    total = total.reshape(x.shape)
+    return x + total if with_self else total
 
 
-def _neighbour_sum_reference(x: Tensor, edges: EdgeTable) -> Tensor:
+def _neighbour_sum_reference(x: Tensor, edges: EdgeTable, with_self: bool) -> Tensor:
     """Every product of a weight and a row is stored."""
     flat = x.reshape(-1, x.size(-1))
     pairs = edge_list(edges)
@@ -134,7 +141,8 @@ def _neighbour_sum_reference(x: Tensor, edges: EdgeTable) -> Tensor:
     rows = select_rows(flat, pairs.source) if is_traced() else flat[pairs.source]
     if pairs.weight is not None:
         rows = rows * pairs.weight.to(x.dtype).unsqueeze(-1)
-    return sum_rows(rows, pairs.target, flat.size(0)).reshape(x.shape)
+    total = sum_rows(rows, pairs.target, flat.size(0)).reshape(x.shape)
+    return x + total if with_self else total
 
 
 def neighbour_mean(x: Tensor, edges: EdgeTable) -> Tensor:

@@ -1,0 +1,1 @@
+"""Linear map, batch normalisation, activation and residual connection of a layer."""
