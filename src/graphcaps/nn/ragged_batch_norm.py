@@ -94,7 +94,7 @@ class RaggedBatchNorm(nn.Module):
         """``activate(x)`` of the product x of all parts, side by side, and W, whose statistics are computed with it.
 
         Args:
-            parts (tuple): One tensor, or two side by side, ``[*lead, V, K]`` each.
+            parts (tuple): One tensor, or two side by side, ``[*lead, V, K]`` each; padding rows are finite.
             matrix (Tensor): W, ``[*lead, K · len(parts), channels]``.
             mask, residual, gated: As in ``activate``.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from graphcaps.errors import ShapeError
 from graphcaps.nn import RaggedBatchNorm
-from graphcaps.ops._triton.dispatch import use_kernels
+from graphcaps.ops._triton.dispatch import KernelMode, use_kernels
 from graphcaps.ops._triton.precision import Precision, use_precision
 from tests.graphs import assert_equal
 from tests.ops.batch_norm.test_batch_norm_triton import _norm
@@ -50,7 +51,8 @@ def _away_from_kinks(reference: RaggedBatchNorm, x: Tensor, mask: Tensor | None,
     """Whether no column of a row is so close to the kink of ReLU that rounding decides its side, ``[*lead, V, C]``."""
     with torch.no_grad():
         before = deepcopy(reference)(x, mask)  # which updates running averages
-    return (before.chunk(2, -1)[0] if gated else before).abs() > 0.1
+    clear = (before.chunk(2, -1)[0] if gated else before).abs() > 0.1
+    return clear if mask is None else clear | ~mask.unsqueeze(-1)  # padding has a residual only
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -135,20 +137,91 @@ def test_parts_of_the_rows_are_combined(
     assert_equal(norm.running_var.cpu().double(), reference.running_var, "running variance", TOLERANCE)
 
 
-def test_gradient_of_the_matrix_alone(kernel_device: str) -> None:
-    """Rows that need no gradient, as features, get none."""
-    norm, x = _norm(8, ()).to(kernel_device), torch.randn(40, 6, device=kernel_device)
-    matrix = torch.randn(6, 8, device=kernel_device, requires_grad=True)
+@pytest.mark.parametrize("needed", ["matrix", "norm"])
+def test_only_needed_gradients_are_computed(
+    needed: str, kernel_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a matrix over features, or of a norm alone."""
+    from graphcaps.ops.activated_product import activated_product_triton as module
+
+    spies = {name: Mock(wraps=getattr(module, name)) for name in ("input_gradients", "matrix_gradient")}
+    for name, spy in spies.items():
+        monkeypatch.setattr(module, name, spy)
+    torch.manual_seed(0)
+    norm, reference = _norm(8, ()).to(kernel_device), _norm(8, ()).double()
+    x, matrix = torch.randn(40, 6), torch.randn(6, 8)
+    exact = matrix.double().requires_grad_(needed == "matrix")
+    leaf = matrix.to(kernel_device).requires_grad_(needed == "matrix")
     with use_kernels("always"):
-        norm.activate_product((x,), matrix).sum().backward()
-    assert matrix.grad is not None
-    assert x.grad is None
+        norm.activate_product((x.to(kernel_device),), leaf).square().sum().backward()
+    reference.activate_product((x.double(),), exact).square().sum().backward()
+    assert not spies["input_gradients"].called
+    assert spies["matrix_gradient"].called == (needed == "matrix")
+    pairs = [(norm.weight.grad, reference.weight.grad), (leaf.grad, exact.grad)]
+    for one, other in pairs if needed == "matrix" else pairs[:1]:
+        assert one is not None
+        assert other is not None
+        assert_equal(one.cpu().double() / other.abs().max(), other / other.abs().max(), "gradient", TOLERANCE)
 
 
-def test_parts_of_different_shape_raise() -> None:
-    norm = RaggedBatchNorm(4)
-    with pytest.raises(ShapeError, match=r"'parts' must have the same shape"):
-        norm.activate_product((torch.rand(5, 2), torch.rand(6, 2)), torch.rand(4, 4))
+def test_a_later_step_does_not_change_the_gradient_in_evaluation(kernel_device: str) -> None:
+    """Kernels update running averages in place; the backward pass has those of its forward pass."""
+    torch.manual_seed(0)
+    x, matrix = torch.randn(40, 6), torch.randn(6, 6)
+    gradients = []
+    for mode in ("off", "always"):
+        for later in (False, True):
+            norm, leaf = _norm(6, ()).to(kernel_device).eval(), x.clone().to(kernel_device).requires_grad_()
+            with use_kernels(mode):  # type: ignore[arg-type]
+                product = norm.activate_product((leaf,), matrix.to(kernel_device))
+                total = product + norm.activate(leaf) + norm(leaf)
+                if later:
+                    norm.train()(100 * x.to(kernel_device))
+                total.square().sum().backward()
+            assert leaf.grad is not None
+            gradients.append(leaf.grad.cpu())
+    for gradient in gradients[1:]:
+        torch.testing.assert_close(gradient, gradients[0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["off", "always"])
+@pytest.mark.parametrize(
+    ("shapes", "matrix", "residual", "message"),
+    [
+        ([(5, 2), (6, 2)], (4, 4), None, r"'parts' must be one tensor, or two of equal shape"),
+        ([(5, 2)] * 3, (6, 4), None, r"'parts' must be one tensor"),
+        ([(5, 2)], (4, 4), None, r"'matrix' must end with the axes \[2, 4\], got \[4, 4\]"),
+        ([(5, 2)], (2, 6), None, r"'matrix' must end with the axes \[2, 4\]"),
+        ([(5, 2)], (2, 4), (5, 3), r"'residual' must have the shape \[5, 4\], got \[5, 3\]"),
+    ],
+)
+def test_shapes_that_do_not_fit_raise(
+    shapes: list[tuple[int, int]],
+    matrix: tuple[int, int],
+    residual: tuple[int, int] | None,
+    message: str,
+    mode: KernelMode,
+) -> None:
+    norm, parts = RaggedBatchNorm(4), tuple(torch.rand(shape) for shape in shapes)
+    added = None if residual is None else torch.rand(residual)
+    with use_kernels(mode), pytest.raises(ShapeError, match=message):
+        norm.activate_product(parts, torch.rand(matrix), None, added)  # type: ignore[arg-type]
+
+
+def test_gates_are_half_of_the_columns() -> None:
+    with pytest.raises(ShapeError, match=r"'matrix' must have an even number of columns"):
+        RaggedBatchNorm(5).activate_product((torch.rand(3, 2),), torch.rand(2, 5), gated=True)
+
+
+def test_long_parts_have_offsets_of_32_bits(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphcaps.ops.activated_product import row_product_triton as module
+
+    torch.manual_seed(0)
+    x, grad = (torch.randn(300, 16, device=kernel_device) for _ in range(2))
+    whole = module.matrix_gradient([x], grad, "tf32x3")
+    monkeypatch.setattr(module, "_OFFSETS", 16 * 70)
+    torch.testing.assert_close(module.matrix_gradient([x], grad, "tf32x3"), whole, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(whole, x.mT @ grad, rtol=1e-3, atol=1e-3)
 
 
 def test_torch_decides_the_precision_inside_autocast(kernel_device: str) -> None:

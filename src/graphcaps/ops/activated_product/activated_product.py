@@ -13,7 +13,7 @@ from torch import Tensor
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import autocast_enabled
-from graphcaps.ops.batch_norm.activated_norm import activated_norm
+from graphcaps.ops.batch_norm.activated_norm import activated_norm, check_residual
 from graphcaps.ops.batch_norm.batch_norm import Running
 
 __all__ = ["Parts", "activated_product"]
@@ -48,11 +48,10 @@ def activated_product(
         Tensor: ``[*lead, V, C]``; at padding rows, the residual.
 
     Raises:
-        ShapeError: If two parts have different shapes, or as in ``activated_norm``.
+        ShapeError: If there are not one or two parts of equal shape, the matrix does not fit them or the norm, or the
+            residual does not fit the result.
     """
-    if parts[-1].shape != parts[0].shape:
-        shape = list(parts[0].shape)
-        raise ShapeError("activated_product", "parts", f"have the same shape, {shape}", list(parts[-1].shape))
+    _check_shapes(parts, matrix, weight, residual, gated)
     form = select("activated_product", _activated_product, parts[0], parts[-1], matrix, weight, residual)
     if autocast_enabled(matrix):
         form = _activated_product  # torch decides the precision of the product
@@ -60,6 +59,18 @@ def activated_product(
         parts, matrix, mask, weight, bias, running, residual,
         gated=gated, training=training, momentum=momentum, epsilon=epsilon,
     )  # fmt: skip
+
+
+def _check_shapes(parts: Parts, matrix: Tensor, weight: Tensor, residual: Tensor | None, gated: bool) -> None:
+    operation, shapes = "activated_product", [list(part.shape) for part in parts]
+    if not 1 <= len(parts) <= 2 or shapes[0] != shapes[-1]:
+        raise ShapeError(operation, "parts", "be one tensor, or two of equal shape", shapes)
+    depth, columns = len(parts) * parts[0].size(-1), weight.size(-1)
+    if list(matrix.shape[-2:]) != [depth, columns]:
+        raise ShapeError(operation, "matrix", f"end with the axes {[depth, columns]}", list(matrix.shape))
+    if gated and columns % 2:
+        raise ShapeError(operation, "matrix", "have an even number of columns", list(matrix.shape))
+    check_residual(operation, residual, torch.Size([*parts[0].shape[:-1], columns]), gated)
 
 
 def _activated_product(

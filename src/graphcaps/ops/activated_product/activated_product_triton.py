@@ -20,7 +20,12 @@ from graphcaps.ops.activated_product.row_product_triton import (
     row_product,
 )
 from graphcaps.ops.batch_norm.activated_norm_triton import NormedRows, activate_rows, activated_gradients
-from graphcaps.ops.batch_norm.batch_norm_triton import combine_statistics, mask_bytes, row_statistics
+from graphcaps.ops.batch_norm.batch_norm_triton import (
+    combine_statistics,
+    mask_bytes,
+    row_statistics,
+    running_statistics,
+)
 
 __all__ = ["activated_product"]
 
@@ -42,6 +47,7 @@ def activated_product(
     """As :func:`graphcaps.ops.activated_product.activated_product.activated_product`, in float32."""
     other = parts[1] if len(parts) == 2 else None
     own = residual is parts[0]  # one input for autograd, which then has nothing to add
+    running = running if training else running_statistics(running)
     y: Tensor = _ActivatedProduct.apply(
         parts[0], other, None if own else residual, matrix, weight, bias, mask_bytes(mask), running,
         own, gated, training, momentum, epsilon,
@@ -86,12 +92,13 @@ class _ActivatedProduct(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         *normed, matrix, one = ctx.saved_tensors[:9]
         parts, grad, needs = [one, *ctx.saved_tensors[9:]], grad.contiguous(), ctx.needs_input_grad
-        dx, dweight, dbias = activated_gradients(NormedRows(ctx.epsilon, *normed), grad, ctx.gated)
-        assert dx is not None
+        of_rows = needs[0] or needs[1] or needs[3]
+        rows = NormedRows(ctx.epsilon, *normed)
+        dx, dweight, dbias = activated_gradients(rows, grad, ctx.gated, of_rows=of_rows)
         dparts: list[Tensor | None] = [None, None]
-        if needs[0] or needs[1]:
+        if dx is not None and (needs[0] or needs[1]):
             dparts[: len(parts)] = input_gradients(
                 dx, matrix, len(parts), grad if ctx.own else None, ctx.precision
             )
-        dmatrix = matrix_gradient(parts, dx, ctx.precision) if needs[3] else None
+        dmatrix = matrix_gradient(parts, dx, ctx.precision) if dx is not None and needs[3] else None
         return *dparts, grad if needs[2] else None, dmatrix, dweight, dbias, *[None] * 7

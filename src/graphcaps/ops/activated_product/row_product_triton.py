@@ -27,6 +27,8 @@ __all__ = ["input_gradients", "matrix_gradient", "row_product"]
 
 _MOST_TILES = 2048
 """Largest number of tiles of a replica with moments: one program combines those of a column."""
+_OFFSETS = 2**31 - 1
+"""Largest offset within a part of the rows, which has 32 bits."""
 _PROGRAMS, _LEAST_STEPS = 264, 4
 """Programs of the gradient of a matrix that a large GPU runs at a time, and least number of steps of each: below, a
 part takes longer to add than to compute."""
@@ -251,6 +253,7 @@ def matrix_gradient(parts: Sequence[Tensor], grad: Tensor, precision: str) -> Te
     steps = triton.cdiv(V, options["KB"])
     most = max(1, _PROGRAMS // (across * len(parts) * replicas))
     rows = triton.cdiv(steps, max(1, min(most, steps // _LEAST_STEPS))) * options["KB"]
+    rows = min(rows, _OFFSETS // max(K, N) // options["KB"] * options["KB"])
     split = triton.cdiv(V, rows)
     products = grad.new_empty(replicas, split, len(parts) * K, N)
     _matrix_gradient_kernel[(across, len(parts), replicas * split)](

@@ -6,13 +6,14 @@ r"""Batch normalisation, activation and residual connection of a layer, as one o
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm
 
-__all__ = ["activated_norm"]
+__all__ = ["activated_norm", "check_residual"]
 
 
 def activated_norm(
@@ -42,17 +43,21 @@ def activated_norm(
     Raises:
         ShapeError: If ``residual`` has another shape than the result, or gates are not half of the columns.
     """
-    columns = x.size(-1)
-    if gated and columns % 2:
+    if gated and x.size(-1) % 2:
         raise ShapeError("activated_norm", "x", "have an even number of columns", list(x.shape))
-    shape = [*x.shape[:-1], columns // 2 if gated else columns]
-    if residual is not None and list(residual.shape) != shape:
-        raise ShapeError("activated_norm", "residual", f"have the shape {shape}", list(residual.shape))
+    check_residual("activated_norm", residual, x.shape, gated)
     form = select("activated_norm", _activated_norm, x, weight)
     return form(
         x, mask, weight, bias, running, residual,
         gated=gated, training=training, momentum=momentum, epsilon=epsilon,
     )  # fmt: skip
+
+
+def check_residual(operation: str, residual: Tensor | None, shape: torch.Size, gated: bool) -> None:
+    """Raises a :class:`~graphcaps.errors.ShapeError` unless a residual fits rows of this shape."""
+    expected = [*shape[:-1], shape[-1] // 2 if gated else shape[-1]]
+    if residual is not None and list(residual.shape) != expected:
+        raise ShapeError(operation, "residual", f"have the shape {expected}", list(residual.shape))
 
 
 def _activated_norm(

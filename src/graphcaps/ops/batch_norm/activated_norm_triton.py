@@ -23,6 +23,7 @@ from graphcaps.ops.batch_norm.batch_norm_triton import (
     real_rows,
     row_statistics,
     rows_of_entry,
+    running_statistics,
 )
 
 __all__ = ["NormedRows", "activate_rows", "activated_gradients", "activated_norm"]
@@ -46,7 +47,7 @@ def activated_norm(
     if training:
         mean, var, count = row_statistics(x.detach(), mask, running, momentum)
     else:
-        (mean, var), count = running, None
+        (mean, var), count = running_statistics(running), None
     y: Tensor = _ActivatedNorm.apply(x, weight, bias, residual, mask, mean, var, count, gated, epsilon)
     return y
 

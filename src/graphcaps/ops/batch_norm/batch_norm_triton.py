@@ -28,6 +28,7 @@ __all__ = [
     "row_statistics",
     "rows_gradient",
     "rows_of_entry",
+    "running_statistics",
     "standardise",
     "update_running",
 ]
@@ -301,6 +302,12 @@ def row_statistics(
     return combine_statistics(means, squares, counts, running, momentum)
 
 
+def running_statistics(running: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Running mean and variance as a backward pass can keep them: kernels change the originals, unknown to autograd."""
+    mean, var = running
+    return (mean.clone(), var.clone()) if torch.is_grad_enabled() else (mean, var)
+
+
 def combine_statistics(
     means: Tensor, squares: Tensor, counts: Tensor, running: tuple[Tensor, Tensor], momentum: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -455,7 +462,7 @@ def batch_norm(
     if training:
         mean, var, count = row_statistics(x.detach(), mask, running, momentum)
     else:
-        (mean, var), count = running, None
+        (mean, var), count = running_statistics(running), None
     y: Tensor = _Normalise.apply(x, weight, bias, mask, mean, var, count, epsilon)
     return y
 

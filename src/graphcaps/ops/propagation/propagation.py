@@ -118,7 +118,8 @@ def neighbour_sum(x: Tensor, edges: EdgeTable, with_self: bool = False) -> Tenso
     Args:
         x (Tensor): One row per node of the batch, ``[*lead, V, d]``.
         edges (EdgeTable): Its edges.
-        with_self (bool): Whether the row itself is added: (A + I) x; padding rows may then be x or 0. (default: False)
+        with_self (bool): Whether the row itself is added: (A + I) x; padding rows may then be x or 0, and kernels may
+            round it as its neighbours. (default: False)
     """
     tensors = (x, edges.node, edges.weight)
     form = select("neighbour_sum", _neighbour_sum, *tensors, reference=_neighbour_sum_reference)
