@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.mark.parametrize("arguments", [{}, {"formulation": "paper", "factor_squash": "separate"}], ids=str)
 def test_equals_gathered_rows(arguments: dict[str, Any], kernel_device: str, monkeypatch: Any) -> None:  # noqa: F811
-    monkeypatch.setattr("graphcaps.ops.projection.projection_triton._PROGRAMS", 4)
+    monkeypatch.setattr("graphcaps.ops._triton.row_products.PROGRAMS", 4)
     graphs = random_graphs([5, 9, 1], channels=6, seed=3)
     store = graphs.as_store().to(kernel_device)
     x = graphs.x.float().to(kernel_device).relu()

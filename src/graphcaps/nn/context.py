@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal, cast, get_args
 
 import torch
@@ -122,11 +121,7 @@ class Context(GraphLayer[Tensor]):
 
     def forward_ragged(self, x: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """Maps ``x [*lead, V, channels]`` to the same shape."""
-        layer: Callable[[int, Tensor, EdgeTable, Segments], Tensor] = {
-            "residual": self._residual,
-            "gated": self._gated,
-            "gin": self._gin,
-        }[self.kind]
+        layer = self._gin if self.kind == "gin" else self._residual
         h, outputs = x, [x]
         for number in range(len(self.weights)):
             h = layer(number, h, edges, segments)
@@ -138,10 +133,10 @@ class Context(GraphLayer[Tensor]):
         return h
 
     def _residual(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        return self._messages(number, h, edges, segments, gated=False)
-
-    def _gated(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
-        return self._messages(number, h, edges, segments, gated=True)
+        """A layer of kind ``"residual"`` or ``"gated"``."""
+        hop: Tensor = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
+        matrix, mask = self.weights[number], segments.row_mask
+        return self._norm(number).activate_product((h, hop), matrix, mask, h, gated=self.kind == "gated")
 
     def _gin(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         if self.edge_kinds:
@@ -151,14 +146,6 @@ class Context(GraphLayer[Tensor]):
         inner = self._norm(number).activate_product((total,), self.weights[number], segments.row_mask)
         outer = cast(RaggedBatchNorm, self.outer_norms[number])
         return outer.activate_product((inner,), self.outer_weights[number], segments.row_mask, h)
-
-    def _messages(
-        self, number: int, h: Tensor, edges: EdgeTable, segments: Segments, *, gated: bool
-    ) -> Tensor:
-        """h and the activation of [h, Âh] W."""
-        hop: Tensor = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
-        matrix, mask = self.weights[number], segments.row_mask
-        return self._norm(number).activate_product((h, hop), matrix, mask, h, gated=gated)
 
     def _norm(self, number: int) -> RaggedBatchNorm:
         return cast(RaggedBatchNorm, self.norms[number])

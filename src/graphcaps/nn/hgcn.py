@@ -465,8 +465,7 @@ class HGCN(GraphModel):
     @property
     def _switched(self) -> list[nn.Module]:
         """Parts that do something else in evaluation: normalisations, and a decoder that samples pairs."""
-        norms = [
-            getattr(part, "norm", None) for part in (self.primary, *self.layers)
-        ]  # the primary may be a user's
+        # The primary capsules may be a user's module.
+        norms = [getattr(part, "norm", None) for part in (self.primary, *self.layers)]
         samples = self.decoder is not None and self.decoder.reconstruct_up_to is not None
         return [part for part in (*norms, self.decoder if samples else None) if part is not None]

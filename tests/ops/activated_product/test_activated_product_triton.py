@@ -118,7 +118,7 @@ def test_parts_of_the_rows_are_combined(
     from graphcaps.ops.activated_product import row_product_triton as module
 
     monkeypatch.setattr(module, "_MOST_TILES", tiles)
-    monkeypatch.setattr(module, "_PROGRAMS", 5)
+    monkeypatch.setattr("graphcaps.ops._triton.row_products.PROGRAMS", 5)
     monkeypatch.setattr(module, "MATRIX_TILES", replace(module.MATRIX_TILES, step=16))
     torch.manual_seed(0)
     norm, reference = _norm(16, ()).to(kernel_device), _norm(16, ()).double()
@@ -214,12 +214,14 @@ def test_gates_are_half_of_the_columns() -> None:
 
 
 def test_long_parts_have_offsets_of_32_bits(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphcaps.ops._triton import row_products
     from graphcaps.ops.activated_product import row_product_triton as module
 
     torch.manual_seed(0)
     x, grad = (torch.randn(300, 16, device=kernel_device) for _ in range(2))
     whole = module.matrix_gradient([x], grad, "tf32x3")
-    monkeypatch.setattr(module, "_OFFSETS", 16 * 70)
+    monkeypatch.setattr("graphcaps.ops._triton.row_products.LARGEST_OFFSET", 16 * 70)
+    assert row_products.split_rows(300, 16, 1, 16) == (4, 5)
     torch.testing.assert_close(module.matrix_gradient([x], grad, "tf32x3"), whole, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(whole, x.mT @ grad, rtol=1e-3, atol=1e-3)
 

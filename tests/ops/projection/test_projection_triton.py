@@ -35,7 +35,7 @@ DRAWN = {
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fills new memory with NaN, and uses few programs, each with several tiles."""
-    monkeypatch.setattr("graphcaps.ops.projection.projection_triton._PROGRAMS", 16)
+    monkeypatch.setattr("graphcaps.ops._triton.row_products.PROGRAMS", 16)
 
 
 def _features(nodes: int, channels: int, seed: int = 0) -> Tensor:

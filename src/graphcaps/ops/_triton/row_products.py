@@ -1,4 +1,7 @@
-"""Rows of one graph each times a matrix that all of them share, for kernels that use the result in the same program."""
+"""Products with a matrix that all rows share, for kernels that use the result in the same program.
+
+The gradient of such a matrix is a sum over all rows, which :func:`split_rows` splits into parts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,29 @@ import triton.language as tl
 
 from graphcaps.ops._triton.arithmetic import product
 
-__all__ = ["times_rows"]
+__all__ = ["split_rows", "times_rows"]
+
+PROGRAMS = 264
+"""Programs of the gradient that a large GPU runs at a time; the rows of a replica are split into parts accordingly."""
+LEAST_STEPS = 4
+"""Least number of steps of a part: below, its product takes longer to add than to compute."""
+LARGEST_OFFSET = 2**31 - 1
+"""Of a number within a part, so that offsets have 32 bits."""
+
+
+def split_rows(V: int, rows: int, programs: int, width: int) -> tuple[int, int]:
+    """Number of steps of a part and number of parts of V rows.
+
+    Args:
+        V (int): Number of rows.
+        rows (int): Rows of a step.
+        programs (int): Programs of each part.
+        width (int): Numbers of a row.
+    """
+    count = triton.cdiv(V, rows)
+    parts = max(1, min(triton.cdiv(count, LEAST_STEPS), PROGRAMS // max(1, programs)))
+    steps = max(1, min(triton.cdiv(count, parts), LARGEST_OFFSET // (rows * width)))
+    return steps, max(1, triton.cdiv(count, steps))
 
 
 @triton.jit

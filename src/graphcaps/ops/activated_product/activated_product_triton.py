@@ -90,10 +90,10 @@ class _ActivatedProduct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        *normed, matrix, one = ctx.saved_tensors[:9]
-        parts, grad, needs = [one, *ctx.saved_tensors[9:]], grad.contiguous(), ctx.needs_input_grad
+        saved, count = ctx.saved_tensors, len(NormedRows._fields) - 1
+        rows, (matrix, *parts) = NormedRows(ctx.epsilon, *saved[:count]), saved[count:]
+        grad, needs = grad.contiguous(), ctx.needs_input_grad
         of_rows = needs[0] or needs[1] or needs[3]
-        rows = NormedRows(ctx.epsilon, *normed)
         dx, dweight, dbias = activated_gradients(rows, grad, ctx.gated, of_rows=of_rows)
         dparts: list[Tensor | None] = [None, None]
         if dx is not None and (needs[0] or needs[1]):

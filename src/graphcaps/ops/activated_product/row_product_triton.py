@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from graphcaps.ops._triton.arithmetic import product, tile_width
-from graphcaps.ops._triton.row_products import times_rows
+from graphcaps.ops._triton.row_products import split_rows, times_rows
 from graphcaps.ops.batch_norm.batch_norm_triton import real_rows, rows_of_entry
 from graphcaps.ops.routing.capsule_update_triton import WeightTiles, outer_products
 
@@ -27,11 +27,6 @@ __all__ = ["input_gradients", "matrix_gradient", "row_product"]
 
 _MOST_TILES = 2048
 """Largest number of tiles of a replica with moments: one program combines those of a column."""
-_OFFSETS = 2**31 - 1
-"""Largest offset within a part of the rows, which has 32 bits."""
-_PROGRAMS, _LEAST_STEPS = 264, 4
-"""Programs of the gradient of a matrix that a large GPU runs at a time, and least number of steps of each: below, a
-part takes longer to add than to compute."""
 
 
 @dataclass(frozen=True)
@@ -250,14 +245,11 @@ def matrix_gradient(parts: Sequence[Tensor], grad: Tensor, precision: str) -> Te
     options = MATRIX_TILES.options(K, N, precision)
     options.pop("STAGES")
     across = triton.cdiv(K, options["GROUPS"] * options["DB"]) * triton.cdiv(N, options["EB"])
-    steps = triton.cdiv(V, options["KB"])
-    most = max(1, _PROGRAMS // (across * len(parts) * replicas))
-    rows = triton.cdiv(steps, max(1, min(most, steps // _LEAST_STEPS))) * options["KB"]
-    rows = min(rows, _OFFSETS // max(K, N) // options["KB"] * options["KB"])
-    split = triton.cdiv(V, rows)
+    steps, split = split_rows(V, options["KB"], across * len(parts) * replicas, max(K, N))
     products = grad.new_empty(replicas, split, len(parts) * K, N)
     _matrix_gradient_kernel[(across, len(parts), replicas * split)](
-        one, two, grad, products, V, K, N, split, rows, PARTS=len(parts), PRECISION=precision, **options,
+        one, two, grad, products, V, K, N, split, steps * options["KB"],
+        PARTS=len(parts), PRECISION=precision, **options,
     )  # fmt: skip
     total = products[:, 0] if split == 1 else products.sum(1)
     return total.view(*lead, len(parts) * K, N)

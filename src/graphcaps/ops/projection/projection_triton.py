@@ -26,6 +26,7 @@ from torch.autograd.function import once_differentiable
 from graphcaps.ops._triton.arithmetic import product, tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.ops._triton.row_products import split_rows
 from graphcaps.ops.activation.activation_triton import (
     activation_gradients,
     dropout_factors,
@@ -50,10 +51,6 @@ __all__ = [
     "write_capsules",
 ]
 
-_PROGRAMS = 264
-"""Programs of the gradient that a large GPU runs at a time; the rows of a replica are split into parts accordingly."""
-_STEPS = 4
-"""Least number of steps of a part: below, its product takes longer to add than to compute."""
 _GRAPHS, _COLUMNS = 128, 8
 """Graphs and columns of a step of the statistics: its steps wait for each other, so they are few."""
 _DENSE_ROWS = 32
@@ -412,14 +409,6 @@ def _width(size: int, most: int) -> int:
     return min(most, tile_width(size))
 
 
-def _split_rows(V: int, rows: int, programs: int) -> tuple[int, int]:
-    """Number of steps of a part and number of parts of V rows, if each part takes ``programs`` programs."""
-    count = triton.cdiv(V, rows)
-    parts = max(1, min(triton.cdiv(count, _STEPS), _PROGRAMS // max(1, programs)))
-    steps = max(1, triton.cdiv(count, parts))
-    return steps, max(1, triton.cdiv(count, steps))
-
-
 @dataclass(frozen=True)
 class CapsuleOptions:
     """What follows the projection: dropout, and ε of the squash."""
@@ -503,7 +492,7 @@ def weight_products(rows: FeatureRows, mean: Tensor, grad: Tensor, weight: Tenso
     replicas = weight.numel() // (C * D)
     options = _TILES.options(C, D, precision)
     across = triton.cdiv(C, options["CHANNELS"]), triton.cdiv(D, options["GROUPS"] * options["WIDTH"])
-    steps, parts = _split_rows(V, options["ROWS"], replicas * across[0] * across[1])
+    steps, parts = split_rows(V, options["ROWS"], replicas * across[0] * across[1], D)
     products = weight.new_empty(replicas, parts, C, D)
     _weights_kernel[(*across, replicas * parts)](
         table.x, node, table.shift, mean, grad, products, V, C // load_width(C), D // load_width(D), parts, steps,
