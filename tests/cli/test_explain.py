@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from graphcaps.cli.explain import show_graph
+from graphcaps.cli.explanation_tables import show_graph
 from graphcaps.cli.main import app
 from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts

@@ -17,7 +17,7 @@ from graphcaps.data.splits.folds import Split, stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, UsageError
 from graphcaps.evaluation import CrossValidation, GroupEpoch, ResultsStore, cross_validate
-from graphcaps.evaluation.cross_validation import FOLDS_SEED
+from graphcaps.evaluation.divisions import FOLDS_SEED
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.metrics import class_metrics
 from graphcaps.models import ValidationGraphs

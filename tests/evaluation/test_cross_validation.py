@@ -26,7 +26,7 @@ from graphcaps.evaluation import (
     ResultsStore,
     cross_validate,
 )
-from graphcaps.evaluation.cross_validation import FOLDS_SEED
+from graphcaps.evaluation.divisions import FOLDS_SEED
 from graphcaps.evaluation.epoch_records import LOSS_STEP, METRIC_STEP
 from graphcaps.evaluation.epoch_selection import smooth, window_for
 from graphcaps.evaluation.ledger import choose_epochs

@@ -15,7 +15,8 @@ from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import Ledger, RecordKey, ResultsStore, SeedRecord, cross_validate
 from graphcaps.evaluation.committee_results import committee_results
-from graphcaps.evaluation.cross_validation import CrossValidation, build_folds
+from graphcaps.evaluation.cross_validation import CrossValidation
+from graphcaps.evaluation.divisions import build_folds
 from graphcaps.evaluation.results_summary import COLUMNS, summary_csv
 from graphcaps.training.loop import Callback, CallbackError, TrainingLoop
 from tests.evaluation.records import measured_record, record

@@ -13,7 +13,8 @@ from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.cross_validation import FOLDS_SEED, cross_validate
+from graphcaps.evaluation.cross_validation import cross_validate
+from graphcaps.evaluation.divisions import FOLDS_SEED
 from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.held_out_scores import HeldOutScores, held_out_scores
 from graphcaps.training import early_stopping

@@ -16,7 +16,8 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.evaluation import Ledger, cross_validate
-from graphcaps.evaluation.cross_validation import FOLDS_SEED, CrossValidation
+from graphcaps.evaluation.cross_validation import CrossValidation
+from graphcaps.evaluation.divisions import FOLDS_SEED
 from graphcaps.evaluation.mixture_results import CompanionRecords, mixture_results
 from graphcaps.inference.mixture import Mixture
 from graphcaps.metrics import class_metrics

@@ -17,7 +17,7 @@ import pytest
 import graphcaps
 from graphcaps.errors import UsageError
 from graphcaps.evaluation import CrossValidation, ResultsStore, SeedRecord
-from graphcaps.evaluation.cross_validation import JointProgress, train_together
+from graphcaps.evaluation.joint_training import JointProgress, train_together
 from graphcaps.execution import RayExecutor
 from tests.cli.test_evaluate import PRESET, write_tu
 from tests.cli.training import invoke

@@ -13,7 +13,7 @@ from graphcaps.cli.progress import progress_bars
 from graphcaps.errors import UsageError
 
 if TYPE_CHECKING:
-    from graphcaps.evaluation.cross_validation import JointProgress
+    from graphcaps.evaluation.joint_training import JointProgress
     from graphcaps.execution import RayExecutor
 
 __all__ = ["RayAddress", "cluster_progress", "open_cluster"]

@@ -19,15 +19,10 @@ from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError, UsageError, shorten
-from graphcaps.evaluation.cross_validation import (
-    CrossValidation,
-    GroupEpoch,
-    Groups,
-    JointProgress,
-    build_folds,
-    train_together,
-)
+from graphcaps.evaluation.cross_validation import CrossValidation
+from graphcaps.evaluation.divisions import Groups, build_folds
 from graphcaps.evaluation.fold_learning import fold_learning_warning
+from graphcaps.evaluation.joint_training import GroupEpoch, JointProgress, train_together
 from graphcaps.evaluation.record import PROTOCOLS, RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.execution.cell import Executor

@@ -1,8 +1,9 @@
 """Evaluation: cross-validation with folds and seeds as replicas, epoch selection, records and results stores."""
 
-from graphcaps.evaluation.cross_validation import CrossValidation, GroupEpoch, cross_validate
+from graphcaps.evaluation.cross_validation import CrossValidation, cross_validate
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.epoch_selection import AccuracyEstimate, Choice
+from graphcaps.evaluation.joint_training import GroupEpoch
 from graphcaps.evaluation.ledger import RULES, Ledger
 from graphcaps.evaluation.record import RecordKey, SeedRecord
 from graphcaps.evaluation.results_store import MergeReport, ResultsStore

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from torch import Tensor
 
 from graphcaps._io.provenance import versions_and_commit
 from graphcaps.config import RunConfig
@@ -27,19 +26,17 @@ from graphcaps.data.splits.class_counts import (
     ClassCounts,
     count_classes,
     count_fold_classes,
-    require_classes,
 )
-from graphcaps.data.splits.folds import Folds, Split, stratified_folds
-from graphcaps.data.splits.groups import Grouping, resolve_groups
+from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError, DataError, GraphcapsError, warn_user
+from graphcaps.errors import ArgumentError, DataError, warn_user
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
-from graphcaps.evaluation.epoch_records import EpochRecords
+from graphcaps.evaluation.divisions import Groups, build_folds, check_divisions, group_graphs
 from graphcaps.evaluation.fold_metrics import FoldMetrics
-from graphcaps.evaluation.graph_predictions import GraphPredictions
+from graphcaps.evaluation.joint_training import GroupEpoch, train_together
 from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.mixture_results import CompanionRecords
-from graphcaps.evaluation.partition import FixedSplits, Partition, fixed_splits, partition_by_groups
+from graphcaps.evaluation.partition import FixedSplits
 from graphcaps.evaluation.record import (
     PROTOCOLS,
     DatasetFingerprint,
@@ -48,8 +45,9 @@ from graphcaps.evaluation.record import (
     SeedRecord,
     settings,
 )
-from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, plan_groups
+from graphcaps.evaluation.replica_groups import ReplicaGroup, plan_groups
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
+from graphcaps.evaluation.seed_collector import CompletedSeed, SeedCollector
 from graphcaps.evaluation.training_cells import (
     CellResult,
     ClassicalCell,
@@ -57,96 +55,24 @@ from graphcaps.evaluation.training_cells import (
     NetworkCell,
     TrainingOptions,
 )
-from graphcaps.execution.cell import Cell, ClusterProgress, Executor
+from graphcaps.execution.cell import Executor
 from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.metrics import SelectionMetric, check_selection_metric
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import is_classical
-from graphcaps.nn.capsule_use import CapsuleCollapseWarning, CapsuleUse
+from graphcaps.nn.capsule_use import CapsuleCollapseWarning
 from graphcaps.training.auto_config import check_network_options, check_run_types, resolve_config
 from graphcaps.training.classical_training import check_members
 from graphcaps.training.companion_weights import companion_configs, stacking_folds
 from graphcaps.training.data_notes import describe_reading
 from graphcaps.training.early_stopping import check_metric, check_patience
 from graphcaps.training.fingerprint import data_digest
-from graphcaps.training.holdout import check_nodes, label_column_hint
+from graphcaps.training.holdout import check_nodes
 from graphcaps.training.loop import Callback, CallbackError, RunInfo, hyperparameters, notify_result
 from graphcaps.training.memory import MemoryEstimate, estimate_memory, explain_out_of_memory
-from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
-__all__ = [
-    "FOLDS_SEED",
-    "CompanionRuns",
-    "CompletedSeed",
-    "CrossValidation",
-    "GroupEpoch",
-    "Groups",
-    "JointProgress",
-    "SeedCollector",
-    "build_folds",
-    "check_divisions",
-    "check_joint_variants",
-    "cross_validate",
-    "group_graphs",
-    "train_together",
-]
-
-FOLDS_SEED = 12345  # the same folds for every model, seed and published result; plus the number of a division
-MAX_DIVISIONS = 1_000
-Groups = Sequence[int | str] | np.ndarray | Tensor | Grouping | str | Path
-
-
-@dataclass(frozen=True)
-class GroupEpoch:
-    """An epoch of one group of replicas.
-
-    Args:
-        dataset (str): Name of the data set.
-        protocol (str): ``"held-out"`` or ``"paper"``.
-        group (int): Number of the group, counted from 1 over both protocols.
-        groups (int): Total number of groups.
-        replicas (int): Folds × seeds trained together in this group.
-        epoch (EpochEnd): Metrics of the epoch, one value per replica.
-        variant (str): Variant of the run, such as the name of a companion.
-    """
-
-    dataset: str
-    protocol: Protocol
-    group: int
-    groups: int
-    replicas: int
-    epoch: EpochEnd
-    variant: str
-
-
-@dataclass(frozen=True)
-class CompletedSeed:
-    """All folds of one variant and seed.
-
-    Args:
-        protocol (str): ``"held-out"`` or ``"paper"``.
-        variant (str): Variant as named in the replicas.
-        seed (int): Seed of the training.
-        curves (EpochRecords): One row per fold.
-        seconds (float): Training time: this seed's share of the time of its groups.
-        notes (tuple): Notes recorded during training.
-        predictions (GraphPredictions, optional): Predictions at the held-out epoch, where they were kept.
-        capsule_use (tuple): Capsules in use of each fold after the last epoch; empty for a model without capsules.
-        peak_memory (int, optional): Largest memory of its groups, in bytes.
-        hardware (str): Description of the devices of its groups.
-    """
-
-    protocol: Protocol
-    variant: str
-    seed: int
-    curves: EpochRecords
-    seconds: float
-    notes: tuple[str, ...]
-    predictions: GraphPredictions | None = None
-    capsule_use: tuple[CapsuleUse, ...] = ()
-    peak_memory: int | None = None
-    hardware: str = ""
+__all__ = ["CompanionRuns", "CrossValidation", "check_joint_variants", "cross_validate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -813,269 +739,3 @@ def check_joint_variants(config: RunConfig, name: str, joint_variants: Mapping[s
         if joint_name == name or not (same_settings and joint_arguments == arguments):
             expected = f"differ from '{name}' in its name and in 'num_factors' alone"
             raise ArgumentError("cross_validate", "joint_variants", expected, f"'{joint_name}'")
-
-
-def check_divisions(owner: str, divisions: int, beside: str | None) -> None:
-    """Rejects a wrong number of divisions into folds.
-
-    Args:
-        owner (str): For the message.
-        divisions (int): The number.
-        beside (str, optional): What stands in the place of folds.
-
-    Raises:
-        ArgumentError: If it is no whole number from 1 to 1,000, or there are no folds to divide.
-    """
-    if type(divisions) is not int or not 1 <= divisions <= MAX_DIVISIONS:
-        raise ArgumentError(owner, "divisions", f"be a whole number from 1 to {MAX_DIVISIONS:,}", divisions)
-    if beside is not None and divisions > 1:
-        raise ArgumentError(owner, "divisions", f"be left out beside {beside}, which has no folds", divisions)
-
-
-def build_folds(
-    store: GraphStore,
-    folds: int,
-    groups: Groups | None = None,
-    split: Split | Sequence[Split] | None = None,
-    *,
-    with_validation: bool = True,
-    division: int = 0,
-    may_lack_classes: bool = False,
-) -> tuple[Folds, Partition | None]:
-    """Stratified folds of a store; with groups or a fixed split, also the partition that records describe.
-
-    Args:
-        store (GraphStore): Graphs with class labels.
-        folds (int): Number of folds.
-        groups (sequence, Grouping or str, optional): Group of each graph, or a name or file for
-            :func:`graphcaps.data.splits.groups.resolve_groups`.
-        split (Split or sequence, optional): Fixed split, or several, in place of folds.
-        with_validation (bool): Whether a validation set is needed, as in the protocol held-out. (default: ``True``)
-        division (int): Number of the division into folds; splits have only 0. (default: 0)
-        may_lack_classes (bool): Accept splits of which a set lacks a class. (default: ``False``)
-
-    Raises:
-        ArgumentError: If labels are missing, the graphs cannot be split, or a part lacks one of the classes; the
-            message names the store.
-    """
-    if store.y is None:
-        got = f"'{store.name}' without"
-        raise ArgumentError("cross_validate", "store", "have a class for every graph", got, "Add labels.")
-    if split is not None:
-        if groups is not None:
-            raise ArgumentError("cross_validate", "groups", "be left out beside a split", "both")
-        splits = (split,) if isinstance(split, Split) else tuple(split)
-        return fixed_splits(
-            splits,
-            store.y,
-            FOLDS_SEED,
-            with_validation=with_validation,
-            class_names=store.class_names,
-            may_lack_classes=may_lack_classes,
-        )
-    if with_validation and type(folds) is int and folds < 3:
-        expected = "be at least 3: one fold for testing and one for validation"
-        raise ArgumentError("cross_validate", "folds", expected, folds)
-    grouping = None if groups is None else group_graphs(store, groups)
-    ids = None if grouping is None else grouping.ids
-    try:
-        seed = FOLDS_SEED + division
-        stratified = stratified_folds(store.y, folds, seed, class_names=store.class_names, groups=ids)
-    except ArgumentError as error:
-        name = {"y": "store", "num_folds": "folds"}.get(error.name, error.name)
-        got = f"{error.got} in '{store.name}'"
-        fewer_folds = (
-            "Add graphs, or lower the number of folds (--folds)."
-            if "for as many folds" in error.expected
-            else ""
-        )
-        hints = (label_column_hint(store.y, store.class_names), fewer_folds or error.fix)
-        fix = " ".join(hint for hint in hints if hint)
-        raise ArgumentError("cross_validate", name, error.expected, got, fix) from error
-    if grouping is None:
-        return stratified, None
-    partition = partition_by_groups(grouping.ids, grouping.by)
-    if partition is not None:  # otherwise plain folds, which state a class that they lack in their notes
-        counts = count_fold_classes(stratified, store.y, store.class_names)
-        fix = "Use fewer folds, other groups, or plain folds."
-        require_classes(counts, "cross_validate", "groups", f"{grouping.by} of '{store.name}'", fix)
-    return stratified, partition
-
-
-def group_graphs(store: GraphStore, groups: Groups) -> Grouping:
-    """The group of each graph, from what :func:`cross_validate` takes as ``groups``."""
-    if isinstance(groups, Grouping):
-        return groups
-    if isinstance(groups, str | Path):
-        return resolve_groups(groups, store)
-    names = groups.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
-    return Grouping(np.unique(np.array(names, dtype=str), return_inverse=True)[1].reshape(-1), "given")
-
-
-class SeedCollector:
-    """Collects the events of groups and returns each seed once all its folds are trained.
-
-    Args:
-        num_folds (int): Folds of a completed seed.
-        notes (list): Notes recorded before the first group.
-        y (ndarray, optional): Class of each graph, ``[G]``, for the predictions of groups that have them.
-    """
-
-    def __init__(self, num_folds: int, notes: Sequence[str] = (), y: np.ndarray | None = None) -> None:
-        self.num_folds, self._y = num_folds, y
-        self._notes = list(notes)
-        self._parts: dict[tuple[Protocol, str, int], list[_Part]] = {}
-
-    def add(
-        self, group: ReplicaGroup, result: GroupResult, peak_memory: int | None = None, hardware: str = ""
-    ) -> Iterator[CompletedSeed]:
-        """Adds the events of a group, and yields the seeds that it completes. Groups may come in any order.
-
-        Args:
-            group (ReplicaGroup): The group.
-            result (GroupResult): Its events.
-            peak_memory (int, optional): Its largest memory in bytes.
-            hardware (str): Description of its device.
-        """
-        self._notes += result.notes
-        curves = EpochRecords.from_events(result.events, group.replicas, result.epochs_run)
-        seconds_per_replica = sum(event.seconds for event in result.events) / len(group.replicas)
-        for run in group.runs:
-            rows = [row for row, each in enumerate(group.replicas) if (each.variant, each.seed) == run]
-            predictions = None
-            if result.probabilities is not None and self._y is not None:
-                replicas = [group.replicas[row] for row in rows]
-                probabilities = [result.probabilities[row] for row in rows]
-                predictions = GraphPredictions.from_replicas(replicas, probabilities, self._y)
-            use = tuple(result.capsule_use[row] for row in rows) if result.capsule_use else ()
-            seconds, first = seconds_per_replica * len(rows), group.replicas[rows[0]].fold
-            part = _Part(first, curves.folds(rows), seconds, predictions, use, peak_memory, hardware)
-            self._parts.setdefault((group.protocol, *run), []).append(part)
-        completed = [key for key, parts in self._parts.items() if _num_folds(parts) == self.num_folds]
-        for key in completed:
-            parts = sorted(self._parts.pop(key), key=lambda part: part.first_fold)
-            joined = EpochRecords.join([part.curves for part in parts])
-            seconds = sum(part.seconds for part in parts)
-            kept = [part.predictions for part in parts if part.predictions is not None]
-            predictions = GraphPredictions.join(kept) if len(kept) == len(parts) else None
-            notes = tuple(dict.fromkeys(self._notes))
-            use = tuple(each for part in parts for each in part.capsule_use)
-            peak = max((part.peak_memory for part in parts if part.peak_memory is not None), default=None)
-            hardware = "; ".join(dict.fromkeys(part.hardware for part in parts))
-            yield CompletedSeed(*key, joined, seconds, notes, predictions, use, peak, hardware)
-        if not self._parts:  # notes apply to all seeds that were trained together
-            self._notes.clear()
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Some folds of a seed, trained in one group."""
-
-    first_fold: int
-    curves: EpochRecords
-    seconds: float
-    predictions: GraphPredictions | None
-    capsule_use: tuple[CapsuleUse, ...]
-    peak_memory: int | None
-    hardware: str
-
-
-def _num_folds(parts: Sequence[_Part]) -> int:
-    return sum(part.curves.num_folds for part in parts)
-
-
-@dataclass(frozen=True)
-class JointProgress:
-    """Progress of cross-validations that are trained together on a cluster.
-
-    Args:
-        cluster (ClusterProgress): Nodes and cells.
-        trained, total (int): Trainings, folds × seeds, that have ended, and all of them.
-    """
-
-    cluster: ClusterProgress
-    trained: int
-    total: int
-
-
-def train_together(
-    validations: Sequence[CrossValidation],
-    executor: Executor,
-    on_event: Callable[[GroupEpoch], object] | None = None,
-    *,
-    on_progress: Callable[[JointProgress], object] | None = None,
-    on_finished: Callable[[CrossValidation], object] | None = None,
-    errors: dict[CrossValidation, Exception] | None = None,
-    may_start: Callable[[], bool] = lambda: True,
-) -> list[CrossValidation]:
-    """Trains what several cross-validations lack, the cells of all of them at a time where the executor can.
-
-    Their records are written as they are complete; :meth:`CrossValidation.run` then trains nothing.
-
-    Args:
-        validations (sequence): The cross-validations.
-        executor (Executor): Runs their cells.
-        on_event (callable, optional): Called after every epoch of a cell in this process.
-        on_progress (callable, optional): Called when a cell starts or ends elsewhere.
-        on_finished (callable, optional): Called with each cross-validation when its last cell has ended.
-        errors (dict, optional): Gets the exception of each cross-validation that fails; the others go on. (default: an
-            exception is raised)
-        may_start (callable): Asked before each cross-validation. (default: always)
-
-    Returns:
-        list: Those that were not started.
-    """
-    waiting = [each for each in validations if each.num_missing]
-    total = sum(each.num_missing for each in waiting)
-    trained, not_started = 0, []
-
-    def fail(validation: CrossValidation, error: Exception) -> None:
-        if errors is None:
-            raise error
-        errors.setdefault(validation, error)
-
-    def cells(markers: ExitStack) -> Iterator[Cell[CellResult]]:
-        for owner, validation in enumerate(waiting):
-            if not may_start():
-                not_started.append(validation)
-                continue
-            validation.runs_together = len(waiting)
-            try:
-                marker = None if executor.is_local else markers.enter_context(validation.checkpoints.marker())
-                planned = validation.cells(owner, marker)
-            except GraphcapsError as error:
-                fail(validation, error)
-                continue
-            yield from planned
-            if not executor.is_local:
-                validation.release()
-
-    def on_epoch(cell: Cell[CellResult], epoch: EpochEnd) -> None:
-        assert isinstance(cell, GroupCell)
-        if on_event is not None:
-            group, validation = cell.group, waiting[cell.owner]
-            counts = cell.number, cell.of, len(group.replicas)
-            on_event(GroupEpoch(validation.store.name, group.protocol, *counts, epoch, validation.variant))
-
-    def report(progress: ClusterProgress) -> None:
-        if on_progress is not None:
-            on_progress(JointProgress(progress, trained, total))
-
-    with ExitStack() as stack:
-        for validation in waiting:
-            stack.enter_context(validation.lock())
-        outcomes = executor.run(cells(stack), on_epoch, report)
-        stack.callback(outcomes.close)  # cancels what is still running, after an exception
-        for outcome in outcomes:
-            cell = outcome.cell
-            assert isinstance(cell, GroupCell)
-            validation = waiting[cell.owner]
-            trained += len(cell.group.replicas)
-            if outcome.error is not None:
-                fail(validation, outcome.error)
-                continue
-            assert isinstance(outcome.result, CellResult)
-            validation.collect(cell, outcome.result)
-            if on_finished is not None and not validation.num_missing:
-                on_finished(validation)
-    return not_started

@@ -16,7 +16,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.evaluation.cross_validation import FOLDS_SEED
+from graphcaps.evaluation.divisions import FOLDS_SEED
 from graphcaps.evaluation.replica_groups import plan_groups, train_group
 from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.probabilities import class_prior, prior_scores

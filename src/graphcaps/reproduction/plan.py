@@ -13,12 +13,8 @@ from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
-from graphcaps.evaluation.cross_validation import (
-    CrossValidation,
-    GroupEpoch,
-    JointProgress,
-    train_together,
-)
+from graphcaps.evaluation.cross_validation import CrossValidation
+from graphcaps.evaluation.joint_training import GroupEpoch, JointProgress, train_together
 from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.execution.cell import Executor

@@ -15,7 +15,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.evaluation.cross_validation import Groups, group_graphs
+from graphcaps.evaluation.divisions import Groups, group_graphs
 from graphcaps.execution.cell import Executor
 from graphcaps.search.nested_search import (
     NestedResult,

@@ -20,7 +20,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import Folds, Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
-from graphcaps.evaluation.cross_validation import FOLDS_SEED, Groups, build_folds
+from graphcaps.evaluation.divisions import FOLDS_SEED, Groups, build_folds
 from graphcaps.execution.cell import ClusterProgress, Executor
 from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.models.lookup import is_classical
