@@ -1,4 +1,4 @@
-"""Agreement of capsules with planted parts: plain HGCN, the option ``parts``, and k-means.
+"""Agreement of capsules with planted parts: plain HGCN, the option ``parts``, k-means, and groups from the edges.
 
     python -m benchmarks.measure_part_agreement --out results/parts.json
     python -m benchmarks.measure_part_agreement --models "parts='blocks', best of 8" --device cuda --budget 540 \\
@@ -7,8 +7,9 @@
 Seed s tests on fold s of ten stratified folds. One ninth of the other graphs is the validation set, which selects the
 epoch by the margin loss, as ``graphcaps train`` does; the planted parts are not used for training. All numbers are of
 the test graphs. ``nmi`` is computed within each graph and averaged, with the scaffold as a kind of its own;
-``nmi_planted`` excludes the nodes of the scaffold. "Best of 8" has eight restarts (``graphcaps train --restarts 8``)
-with the seeds s to s + 7, of which the loss of parts on the validation graphs chooses one. Other rows
+``nmi_planted`` excludes the nodes of the scaffold. Groups need no model: they are what HGCN assigns to capsules as a
+whole, and they have no kind that could be compared over all graphs. "Best of 8" has eight restarts (``graphcaps train
+--restarts 8``) with the seeds s to s + 7, of which the loss of parts on the validation graphs chooses one. Other rows
 of the file are kept. A row is written with the seeds that begin within ``--budget`` seconds; a later run with the same
 settings adds the others.
 """
@@ -39,10 +40,12 @@ from graphcaps.data.store import GraphStore
 from graphcaps.explanation import explain_store
 from graphcaps.explanation.model_inputs import unwrap_members
 from graphcaps.nn import HGCN
+from graphcaps.ops.structure.modularity_groups import modularity_groups
 from graphcaps.presets import load_preset
 from graphcaps.training.final_training import train_final
 from graphcaps.training.holdout import split_holdout
 
+GROUPS = "groups from the edges, no model"
 RESTARTS = 8
 BEST = f"parts='blocks', best of {RESTARTS}"
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -53,6 +56,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "parts='blocks', 8 capsules": ("planted-parts-blocks", {"num_capsules": (8,)}),
     BEST: ("planted-parts-blocks", {"num_capsules": "kinds"}),
 }
+
+
+ROWS = (GROUPS, *MODELS)
 
 
 def agreement(store: GraphStore, partition: np.ndarray) -> dict[str, float]:
@@ -96,6 +102,23 @@ def configuration(model: str, kinds: int) -> RunConfig:
         for name, value in (config.model_arguments | changed).items()
     }
     return replace(config, model_arguments=arguments)
+
+
+def store_groups(store: GraphStore) -> np.ndarray:
+    """The group of each node by :func:`modularity_groups`, which needs every edge once."""
+    graph = store.node_graph
+    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
+    target = store.neighbours + store.node_ptr[graph[source]]
+    once = source < target
+    return modularity_groups(source[once].numpy(), target[once].numpy(), graph.numpy())
+
+
+def measure_groups(store: GraphStore, seed: int) -> dict[str, Any]:
+    """Agreement of the groups that :func:`modularity_groups` finds, within the graphs of fold ``seed``."""
+    assert store.y is not None
+    test = store[(stratified_folds(store.y).assignment == seed).nonzero().squeeze(-1)]
+    values = agreement(test, store_groups(test))
+    return {"seed": seed} | {name: value for name, value in values.items() if "all" not in name}
 
 
 def measure(
@@ -155,7 +178,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--level", choices=("easy", "medium", "hard"), default="easy")
     parser.add_argument("--draw", type=int, default=0, help="seed of the data set; the published one is 0")
-    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), default=tuple(MODELS))
+    parser.add_argument("--models", nargs="+", choices=ROWS, default=ROWS)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--epochs", type=int, help="instead of those of the preset")
@@ -166,13 +189,20 @@ def main(words: Sequence[str] | None = None) -> None:
     store = planted_parts(arguments.level, seed=arguments.draw, num_graphs=arguments.graphs)
     kinds = int(store.truth["kind"].unique().numel())
     for model in arguments.models:
-        config = configuration(model, kinds).with_training(epochs=arguments.epochs)
-        rows = finished(arguments.out, arguments.level, arguments.draw, model, config)
+        trained = None
+        if model != GROUPS:
+            trained = configuration(model, kinds).with_training(epochs=arguments.epochs)
+        settings = {} if trained is None else trained.as_dict()
+        rows = finished(arguments.out, arguments.level, arguments.draw, model, settings)
         restarts, before = RESTARTS if model == BEST else 1, len(rows)
         for seed in range(before, arguments.seeds):
             if time.monotonic() - began > arguments.budget:
                 break
-            rows.append(measure(store, config, seed, arguments.device, restarts))
+            rows.append(
+                measure_groups(store, seed)
+                if trained is None
+                else measure(store, trained, seed, arguments.device, restarts)
+            )
             print(json.dumps({"model": model} | rounded(rows[-1])), flush=True)
         if len(rows) == before:
             continue
@@ -183,7 +213,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 "model": model,
                 "mean": mean(rows),
                 "seeds": rows,
-                "config": config.as_dict(),
+                "config": settings,
                 "hardware": describe_hardware(arguments.device),
                 "versions": versions_and_commit(),
             }
@@ -193,10 +223,12 @@ def main(words: Sequence[str] | None = None) -> None:
             add(arguments.out, row)
 
 
-def finished(path: Path | None, level: str, draw: int, model: str, config: RunConfig) -> list[dict[str, Any]]:
+def finished(
+    path: Path | None, level: str, draw: int, model: str, settings: dict[str, Any]
+) -> list[dict[str, Any]]:
     """The seeds that the file has of a model with these settings, if an earlier run was ended by its budget."""
     rows = json.loads(path.read_text("utf-8"))["rows"] if path is not None and path.exists() else []
-    settings = json.loads(json.dumps(config.as_dict()))
+    settings = json.loads(json.dumps(settings))
     for row in rows:
         if (row["level"], row["draw"], row["model"], row["config"]) == (level, draw, model, settings):
             seeds: list[dict[str, Any]] = row["seeds"]
@@ -209,7 +241,7 @@ def add(path: Path, row: dict[str, Any]) -> None:
     key = ("level", "draw", "model")
     rows = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
     rows = [one for one in rows if any(one[name] != row[name] for name in key)] + [row]
-    rows.sort(key=lambda one: (one["level"], one["draw"], list(MODELS).index(one["model"])))
+    rows.sort(key=lambda one: (one["level"], one["draw"], ROWS.index(one["model"])))
     report = {"command": "python -m benchmarks.measure_part_agreement --out results/parts.json", "rows": rows}
     path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 

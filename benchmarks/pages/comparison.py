@@ -252,12 +252,17 @@ def speed(root: Path) -> str:
     hardware, dates, commands = (
         join_names(sorted({row[name] for row in used})) for name in ("hardware", "date", "command")
     )
+    commits = join_names(sorted({row["versions"]["commit"][:12] for row in used}))
     head = ("network", "training and evaluation, s", "before the first epoch, s", "peak memory, GB")
     text = (
         f"Ten folds of {SPEED_DATASET} with {EPOCHS} epochs and an evaluation after each, every network alone on the "
         "GPU. The first epochs are timed, and every further one counts as the median of five."
     )
-    return f"\n{text}\n\n{table(head, rows)}\n\n{hardware}, {dates}; command: `{commands}`.\n"
+    source = (
+        f"{hardware}, {dates}, commit {commits}; command: `{commands}`. [Performance](performance.md#on-one-h200) has "
+        "the present times of HGCN."
+    )
+    return f"\n{text}\n\n{table(head, rows)}\n\n{source}\n"
 
 
 def _seconds(ledger: Ledger) -> str:

@@ -70,7 +70,7 @@ def findings(planted: dict[str, Any]) -> list[str]:
         for name in ("capsules", "random")
     }
     masked = capsules["fidelity_plus"]
-    random = planted["on_the_sample"]["fidelity_plus"]["random"]
+    random = methods["random"]["fidelity_plus"]
     return [
         f"is {curves['capsules']} for capsules and {curves['random']} for random scores",
         f"changes {100 * masked:.0f} % of the predictions on the embedded set; "

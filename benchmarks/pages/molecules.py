@@ -43,12 +43,14 @@ def statements(root: Path) -> list[str]:
     balanced = [
         f"{np.mean([float(row['balanced_accuracy']) for row in found]):.2f}" for found in hiv.values()
     ]
+    accuracies = [f"{np.mean([float(row['accuracy']) for row in found]):.3f}" for found in hiv.values()]
     with (root / CANDIDATES).open(encoding="utf-8", newline="") as file:
         candidates = list(csv.DictReader(file))
     means = [candidate_means(candidates, seeds)[PRESET] for seeds in (1, 2)]
     return [
         f"is {join_names(areas)} under the seeds",
         f"({' against '.join(balanced)})",
+        f"({' against '.join(accuracies)})",
         f"has {means[0]:.4f} with one seed and {means[1]:.4f} with two",
     ]
 

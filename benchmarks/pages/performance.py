@@ -148,6 +148,8 @@ def summary(measured: Measurements) -> str:
          _sets(measured, f"{faster} torch-geometric diffpool")),
         (cpu, "a fold's epoch, faster than GIN on four sets",
          _sets(measured, f"{faster} torch-geometric gin")),
+        (cpu, "a fold's epoch, faster than SAGPool on four sets",
+         _sets(measured, f"{faster} torch-geometric sagpool")),
         (cpu, "one graph, 10⁴ to 10⁶ nodes, time and memory per decade",
          _growth(measured, "cpu")),
         (gpu, "the same", _growth(measured, "cuda")),
@@ -237,12 +239,15 @@ def _gigabytes(entry: Measurement | None) -> str:
 def precision(measured: Measurements) -> str:
     """Seconds and accuracy C of five seeds in each precision."""
     bases = {p: measurement_names("paper", 5, p)[0] for p in PRECISIONS}
+    bases = {
+        p: base for p, base in bases.items() if any(e["what"].startswith(f"{base}:") for e in measured.rows)
+    }
     head, used, rows = ["data set"], [], []
-    for p in PRECISIONS:
+    for p in bases:
         head += [f"{p}: s", f"{p}: C", f"{p}: C\\*"]
     for name in PAPER:
         cells = [name]
-        for p in PRECISIONS:
+        for p in bases:
             seconds = measured.get(f"{bases[p]}: training and evaluation", name, "cuda")
             cells.append(shown(seconds))
             used.append(seconds)

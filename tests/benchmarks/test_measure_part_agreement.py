@@ -38,3 +38,15 @@ def test_the_restart_with_the_lowest_validation_loss_of_parts_is_measured(
     )  # nothing is measured again
     assert len(trained) == 1
     assert json.loads(path.read_text("utf-8"))["rows"][0]["seeds"] == [seed]
+
+
+def test_groups_need_no_model_and_have_no_kind(tmp_path: Path) -> None:
+    path = tmp_path / "parts.json"
+    words = ["--models", benchmark.GROUPS, "--graphs", "60", "--seeds", "2", "--out", str(path)]
+    benchmark.main(words)
+    (row,) = json.loads(path.read_text("utf-8"))["rows"]
+    assert row["config"] == {}
+    assert [seed.pop("seed") for seed in row["seeds"]] == [0, 1]
+    for seed in (row["mean"], *row["seeds"]):
+        assert set(seed) == {"nmi", "ari", "nmi_planted"}
+        assert 0.7 < seed["nmi"] < seed["nmi_planted"] <= 1

@@ -253,6 +253,10 @@ def test_the_preset_best_has_a_row_per_data_set() -> None:
         "more accurate than the forest on 1 of 2 data sets, by up to 17.5 points, "
         "and less accurate on NCI1, by up to 2.0"
     )
+    # Of MUTAG all four folds differ alike, of NCI1 the two differences have opposite signs.
+    cells["NCI1"] = [cell | {"part_accuracy": {"wl-forest": [85.0, 89.0]}}]
+    assert forest.significant_sets(cells, lambda row: row["part_accuracy"]["wl-forest"]) == ["MUTAG"]
+    assert forest.significant_sets(cells, lambda row: row["mixture_accuracy"]) == []
     text = forest.calibration_table(cells)
     assert "| MUTAG | 0.500 | 0.500 | 0.500 | 0.050 | 0.030 | 0.010 |" in text
     assert forest.reach_table({}) == forest.NO_REACH

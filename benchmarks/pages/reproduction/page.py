@@ -203,7 +203,8 @@ def seconds(records: Sequence[SeedRecord], measurements: Path) -> str:
         if (name := ROW.format(kind)) in taken
     ]
     row = (
-        f" HGCN's row by C took {join_names(timed)} of wall-clock time, start-up and compilation included."
+        f" The row of HGCN by C was timed again with later kernels ([performance](performance.md#on-one-h200)): "
+        f"{join_names(timed)} of wall-clock time, start-up and compilation included."
         if timed
         else ""
     )
