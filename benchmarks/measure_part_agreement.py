@@ -106,11 +106,9 @@ def configuration(model: str, kinds: int) -> RunConfig:
 
 def store_groups(store: GraphStore) -> np.ndarray:
     """The group of each node by :func:`modularity_groups`, which needs every edge once."""
-    graph = store.node_graph
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    target = store.neighbours + store.node_ptr[graph[source]]
+    source, target = store.entry_rows()
     once = source < target
-    return modularity_groups(source[once].numpy(), target[once].numpy(), graph.numpy())
+    return modularity_groups(source[once].numpy(), target[once].numpy(), store.node_graph.numpy())
 
 
 def measure_groups(store: GraphStore, seed: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.inference.fitted_model import FittedModel, training_summary
 from graphcaps.inference.mixture import Mixture
 from graphcaps.inference.probabilities import Calibration
-from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
+from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.lookup import find_model
 from graphcaps.nn import HGCN
 from graphcaps.nn.capsule_use import CapsuleCollapseWarning
@@ -50,7 +50,7 @@ def train_small(
         features=FeatureConfig(degree_onehot=4, propagation=1, max_nodes=max_nodes, edge_labels=edge_labels),
         training=TrainConfig(epochs=epochs, learning_rate=0.01),
     )
-    encoded = encode_graphs(store, FeatureRecipe(**recipe_arguments(config.features)), max_nodes=max_nodes)
+    encoded = encode_graphs(store, FeatureRecipe.from_config(config.features), max_nodes=max_nodes)
     factory = model_factory(config, encoded.x.size(1), store.num_classes, encoded.recipe.edge_kinds)
     no_graphs = torch.empty(0, dtype=torch.long)
     replicas = [Replica(torch.arange(len(store)), no_graphs, no_graphs)]
@@ -147,7 +147,7 @@ def companion_model() -> FittedModel:
         model = build_classical(config, store.num_classes)
         assert store.y is not None
         model.fit(store, np.arange(len(store)), store.y.numpy())
-        recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)
+        recipe = FeatureRecipe.from_config(config.features).fit(store)
         companions.append(FittedModel(model, config, recipe, store.class_names, counts))
     mixture = Mixture((0.5, 0.3, 0.2), 30, False, Calibration("temperature", 30, temperature=0.8))
     return replace(fitted, companions=tuple(companions), mixture=mixture)

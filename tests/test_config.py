@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
 from graphcaps.config import CommitteeConfig, FeatureConfig, RunConfig, TrainConfig
+from graphcaps.data import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
-from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.builder import model_factory
 from graphcaps.presets import list_presets, load_preset
 from graphcaps.training.auto_config import resolve_config
 from tests.small_models import planted
@@ -234,16 +235,13 @@ def test_an_invalid_model_argument_is_refused(text, message):
         model_factory(RunConfig.from_toml(f"[model]\n{text}"), 5, 2)(())
 
 
-def test_recipe_arguments_exclude_max_nodes():
-    assert recipe_arguments(RunConfig.from_toml(FULL).features) == {
-        "attributes": False,
-        "labels": False,
-        "degree": False,
-        "degree_onehot": 12,
-        "propagation": 0,
-        "edge_labels": None,
-        "standardise": False,
-    }
+def test_a_recipe_takes_all_features_but_the_limit_of_nodes():
+    features = RunConfig.from_toml(FULL).features
+    assert features.max_nodes is not None
+    recipe = FeatureRecipe.from_config(features)
+    taken = {name: getattr(recipe, name) for name in asdict(features) if name != "max_nodes"}
+    assert taken | {"max_nodes": features.max_nodes} == asdict(features)
+    assert not recipe.is_fitted
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 20_000], ids=["digits", "brackets"])

@@ -16,7 +16,7 @@ from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.models import is_classical
-from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
+from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.presets import describe_presets, is_published, list_presets, load_preset, published_models
 from graphcaps.reproduction.published import hyperparameters, paper_datasets
 
@@ -61,7 +61,7 @@ def build(config: RunConfig, classes: int) -> None:
     if is_classical(config.model):
         assert build_classical(config, classes).num_classes == classes
         return
-    FeatureRecipe(**recipe_arguments(config.features))
+    FeatureRecipe.from_config(config.features)
     assert model_factory(config, 7, classes)(()).num_classes == classes
 
 

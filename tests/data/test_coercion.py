@@ -21,10 +21,13 @@ from scipy.sparse import csr_array
 import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import coerce, to_networkx, to_pyg
-from graphcaps.data.coercion import concat_stores, reader_defaults
+from graphcaps.data.coercion import reader_defaults
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.label_encoding import text_code
+from graphcaps.data.precompute import precompute
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.readers.tu_writer import write_tu
+from graphcaps.data.structures.cliques import CliqueLevels
 from graphcaps.errors import DataError, GraphcapsError
 from tests.small_models import planted
 
@@ -343,6 +346,15 @@ def test_columns_of_labels_are_ordered_by_code() -> None:
         graphcaps.FeatureRecipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).label_names
         == recipe.label_names
     )
+
+
+def test_concatenated_stores_drop_what_was_precomputed_of_one_of_them() -> None:
+    store = planted()[:3]
+    computed = precompute(store, CliqueLevels(num_levels=1))
+    joined = concat_stores([computed, computed])
+    assert computed.structure is not None
+    assert joined.structure is None
+    assert len(joined.batch(torch.zeros(joined.num_nodes, 1)).segments.sizes) == 6
 
 
 def test_concatenated_stores_keep_names_and_shared_truth() -> None:

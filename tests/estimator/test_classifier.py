@@ -21,7 +21,8 @@ from sklearn.pipeline import make_pipeline
 import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import to_networkx, to_pyg
-from graphcaps.data.coercion import coerce, concat_stores
+from graphcaps.data.coercion import coerce
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError

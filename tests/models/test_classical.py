@@ -16,7 +16,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, ShapeError, UsageError
 from graphcaps.inference.fitted_model import FittedModel, load
 from graphcaps.models import find_classical_model, find_graph_model, is_classical
-from graphcaps.models.builder import build_classical, model_factory, recipe_arguments
+from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.majority import Majority
 from graphcaps.models.wl_forest import WLForest
 
@@ -33,7 +33,7 @@ def fitted_forest(store: GraphStore) -> FittedModel:
     model = build_classical(config, store.num_classes)
     assert store.y is not None
     model.fit(store, np.arange(30), store.y.numpy()[:30])
-    recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)
+    recipe = FeatureRecipe.from_config(config.features).fit(store)
     return FittedModel(model, config, recipe, store.class_names)
 
 

@@ -18,7 +18,7 @@ from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import GraphcapsError
-from graphcaps.models.builder import model_factory, recipe_arguments
+from graphcaps.models.builder import model_factory
 from graphcaps.training import Replica, Trainer, stack_replicas
 from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.graph_shards import divide_graphs
@@ -47,7 +47,7 @@ def run_config(model: str, epochs: int = EPOCHS) -> RunConfig:
 def make_trainer(model: str, ranks: Ranks | None) -> Trainer:
     """A float64 training with class weights, of one process or of one rank."""
     store, config = labelled(), run_config(model)
-    recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)
+    recipe = FeatureRecipe.from_config(config.features).fit(store)
     factory = model_factory(config, recipe.num_columns, store.num_classes)
     train, validation = torch.arange(16), torch.arange(16, 23)
     replicas = [Replica(train, validation, torch.empty(0, dtype=torch.long))]

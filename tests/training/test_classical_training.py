@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphcaps.config import RunConfig, TrainConfig
-from graphcaps.data.coercion import concat_stores
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore

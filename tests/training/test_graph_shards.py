@@ -13,7 +13,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, UsageError
-from graphcaps.models.builder import model_factory, precomputation_of, recipe_arguments
+from graphcaps.models.builder import model_factory, precomputation_of
 from graphcaps.models.lookup import find_model, is_classical, model_names
 from graphcaps.training import Replica, Trainer, stack_replicas
 from graphcaps.training.graph_shards import ShardedGraphs, assign_graphs, divide_graphs
@@ -93,7 +93,7 @@ def train(
         features=FeatureConfig(degree_onehot=4, propagation=1),
         training=TrainConfig(epochs=epochs, batch_size=batch_size, learning_rate=0.01),
     )
-    recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)
+    recipe = FeatureRecipe.from_config(config.features).fit(store)
     factory = model_factory(config, recipe.num_columns, store.num_classes, recipe.edge_kinds)
     train_set, validation = torch.arange(0, 16), torch.arange(16, 23)
     replicas = [Replica(train_set, validation, NO_GRAPHS, seed=seed) for seed in range(members)]

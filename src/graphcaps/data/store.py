@@ -253,6 +253,11 @@ class GraphStore:
         """Graph index of each node, ``[N]``."""
         return torch.arange(len(self), device=self.device).repeat_interleave(self.sizes)
 
+    def entry_rows(self) -> Tensor:
+        """The two ends of each edge entry as rows of the store, ``[2, M]``; an edge has an entry per direction."""
+        source = torch.arange(self.num_nodes, device=self.device).repeat_interleave(self.degree)
+        return torch.stack([source, self.neighbours.long() + self.node_ptr[self.node_graph[source]]])
+
     @cached_property
     def empty_graphs(self) -> Tensor:
         """Indices of the graphs without nodes, ascending, on the host."""

@@ -15,7 +15,8 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from graphcaps.data.class_names import class_name, is_missing_label
-from graphcaps.data.coercion import GraphInput, concat_stores
+from graphcaps.data.coercion import GraphInput
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.estimator.parameters import OWNER

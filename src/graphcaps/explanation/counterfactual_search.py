@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from graphcaps.chemistry.rdkit_pool import call_rdkit
-from graphcaps.data.coercion import concat_stores
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.data.store import GraphStore

@@ -231,8 +231,7 @@ def _explain_span(
 
 def _edges_once(store: GraphStore) -> tuple[Tensor, Tensor, Tensor]:
     """The smaller and the larger node of each edge as rows of the store, and the number of edges of each graph."""
-    source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
-    other = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    source, other = store.entry_rows()
     once = source < other
     source, other = source[once], other[once]
     return source, other, torch.bincount(store.node_graph[source], minlength=len(store))

@@ -405,8 +405,7 @@ def _areas(store: GraphStore, nodes: Tensor, edges: Tensor) -> dict[str, float |
     if reason is None:
         return {"auc_nodes": None, "auc_edges": None}
     deciding = reason >= 0
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    source, target = store.entry_rows()
     return {
         "auc_nodes": score_auc(nodes, deciding, store.host_node_ptr),
         "auc_edges": score_auc(edges, deciding[source] & deciding[target], store.host_entry_ptr),

@@ -20,7 +20,6 @@ from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.metric import fidelity
 
-from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.baselines import make_explainer
 from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans
@@ -54,12 +53,12 @@ def top_nodes(scores: Tensor, node_ptr: Tensor, share: float) -> Tensor:
 
 
 def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tensor) -> Iterator[PyGBatch]:
-    """EncodedGraphs graphs as torch-geometric has them, so many at a time, their features centred."""
+    """The graphs as torch-geometric has them, so many at a time, their features centred."""
     for first, end in batch_spans(encoded.store, nodes=1 << 12):
         begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
         part = encoded.store[torch.arange(first, end)]
         x = model.centre(encoded.x[begin:stop].to(model.reference.device))
-        batch, edges = part.node_graph.to(x.device), _both_directions(part).to(x.device)
+        batch, edges = part.node_graph.to(x.device), part.entry_rows().to(x.device)
         kinds, labels = model.network.edge_kinds, None
         if kinds and part.edge_kind is not None:
             labels = kind_labels(part.edge_kind, kinds).to(x.device)
@@ -99,8 +98,3 @@ def node_fidelity(
     G = len(encoded.store)
     kept = torch.zeros(G).index_add_(0, encoded.store.node_graph, top.float()) / ptr.diff()
     return Fidelity(plus / G, minus / G, 1 - float(kept.mean()))
-
-
-def _both_directions(store: GraphStore) -> Tensor:
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    return torch.stack([source, store.neighbours.long() + store.node_ptr[store.node_graph[source]]])

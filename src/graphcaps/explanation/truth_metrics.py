@@ -65,8 +65,7 @@ def connected_groups(partition: Tensor, store: GraphStore) -> Tensor:
         partition (Tensor): Part of each node, ``[N]``.
         store (GraphStore): The graphs.
     """
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    source, target = store.entry_rows()
     same = partition[source] == partition[target]
     return connected_nodes(store.num_nodes, source[same], target[same])
 

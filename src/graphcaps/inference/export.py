@@ -148,9 +148,7 @@ def export_inputs(
     max_nodes = fitted.config.features.max_nodes
     encoded = encode_checked(checked.require(), fitted.recipe, max_nodes=max_nodes, dtype=fitted.dtype)
     part = encoded.store
-    node = torch.arange(part.num_nodes)
-    target = node.repeat_interleave(part.degree)
-    source = part.neighbours.long() + part.node_ptr[part.node_graph].repeat_interleave(part.degree)
+    target, source = part.entry_rows()
     weight = torch.ones(len(source)) if part.edge_weight is None else part.edge_weight
     edges = torch.stack([source, target]), weight.to(encoded.x.dtype)
     reads_kinds = isinstance(fitted.model, GraphModel) and bool(fitted.model.edge_kinds)

@@ -1,4 +1,7 @@
-"""Writes predictions to a file while they are computed: CSV, JSON or JSON lines.
+"""Writes predictions to a file while they are computed.
+
+The suffix names the format: ``.csv`` is a table, ``.json`` one object with ``predictions`` and ``summary``, ``.jsonl``
+one object per row.
 
 Rows are written as they come, so that only the present ones are held as text. They go to a temporary file beside the
 target, which takes its place when all rows are written: the target is complete, or as it was before.
@@ -14,10 +17,7 @@ from typing import Any, BinaryIO
 from graphcaps._io.atomic_write import escape_text, write_atomically
 from graphcaps.inference.predictions import Predictions
 
-__all__ = ["PREDICTION_SUFFIXES", "write_predictions"]
-
-PREDICTION_SUFFIXES = (".csv", ".json", ".jsonl")
-"""Suffixes of files of predictions: a table; one JSON object with ``predictions`` and ``summary``; one per row."""
+__all__ = ["write_predictions"]
 
 
 def write_predictions(

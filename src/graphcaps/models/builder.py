@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from graphcaps.config import FeatureConfig, RunConfig
+from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_classical_model, find_graph_model
@@ -25,7 +25,6 @@ __all__ = [
     "join_builders",
     "model_factory",
     "precomputation_of",
-    "recipe_arguments",
 ]
 
 _MAX_SIZE = 10**6
@@ -187,16 +186,3 @@ _KINDS: dict[type, tuple[Callable[[object], bool], str, str]] = {
     float: (_is_number, "a number", "numbers"),
     str: (lambda value: isinstance(value, str), "a string", "strings"),
 }
-
-
-def recipe_arguments(features: FeatureConfig) -> dict[str, bool | int | str | None]:
-    """Keyword arguments of :class:`graphcaps.data.FeatureRecipe` for these features."""
-    return {
-        "attributes": features.attributes,
-        "labels": features.labels,
-        "degree": features.degree,
-        "degree_onehot": features.degree_onehot,
-        "propagation": features.propagation,
-        "edge_labels": features.edge_labels,
-        "standardise": features.standardise,
-    }

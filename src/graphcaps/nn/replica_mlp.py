@@ -53,7 +53,6 @@ class ReplicaMLP(nn.Module):
         if len(channels) < 2:
             raise ArgumentError("ReplicaMLP", "channels", "name at least two widths", list(channels))
         self.in_channels, self.out_channels, self.lead = channels[0], channels[-1], lead
-        self.plain_last = plain_last
         self.linears = nn.ModuleList(ReplicaLinear(a, b, bias=bias, lead=lead) for a, b in pairwise(channels))
         activated = list(channels[1:-1] if plain_last else channels[1:])
         self.norms = nn.ModuleList(RaggedBatchNorm(width, lead=lead) for width in activated) if norm else None

@@ -86,7 +86,7 @@ class TuneRun:
         if nested and split is not None:
             expected = "be left out with a split: its test part is not read by the search"
             raise ArgumentError("tune", "nested", expected, "both")
-        self.minutes, self.is_nested = minutes, nested
+        self.minutes = minutes
         self.folder = None if out is None else expand_home(out, "tune", "out")
         grouping = (
             None if groups is None or not isinstance(store, GraphStore) else group_graphs(store, groups)

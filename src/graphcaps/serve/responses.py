@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from graphcaps.data.coercion import concat_stores
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.features.compatibility import CheckedGraphs
 from graphcaps.errors import ArgumentError

@@ -20,7 +20,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.inference.fitted_model import FittedModel
-from graphcaps.models.builder import build_classical, recipe_arguments
+from graphcaps.models.builder import build_classical
 from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.models.lookup import find_classical_model
 from graphcaps.ops.edges import clean_edges
@@ -355,7 +355,7 @@ def _check_state(subject: _Classical) -> None:
 def _check_file(subject: _Classical) -> None:
     """A model file gives the probabilities of the model that was saved, bit for bit."""
     store, config = _draw(), subject.config()
-    recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(store)  # type: ignore[arg-type]
+    recipe = FeatureRecipe.from_config(config.features).fit(store)
     check_model_file(FittedModel(subject.fit(store), config, recipe, store.class_names), store)
 
 

@@ -31,7 +31,6 @@ from graphcaps.models.builder import (
     join_builders,
     model_factory,
     precomputation_of,
-    recipe_arguments,
 )
 from graphcaps.models.lookup import find_graph_model, is_classical
 from graphcaps.nn.graph_model import GraphModel
@@ -212,10 +211,8 @@ def _check_call(subject: _Network) -> None:
     """A call with ``x, edge_index, batch`` gives the scores of ``forward_batch``."""
     graphs, model = _Graphs.draw(subject), subject.build().eval()
     store = graphs.store
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
     labels = store.edge_labels if subject.edge_kinds else None
-    called = model(graphs.x, torch.stack([source, target]), store.node_graph, edge_attr=labels)
+    called = model(graphs.x, store.entry_rows(), store.node_graph, edge_attr=labels)
     expect_equal(
         called.class_scores, model.forward_batch(graphs.batch()).class_scores, "the scores of a call"
     )
@@ -484,7 +481,7 @@ def _refuses_weights(subject: _Network) -> bool:
 def _check_file(subject: _Network) -> None:
     """A model file gives the probabilities of the model that was saved, bit for bit."""
     store, config = _Graphs.draw(subject).store, subject.config()
-    recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+    recipe = FeatureRecipe.from_config(config.features)
     encoded = encode_graphs(store, recipe)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -110,8 +110,7 @@ def reorder_nodes(store: GraphStore) -> tuple[GraphStore, Tensor]:
     generator = torch.Generator().manual_seed(1)
     ptr = store.node_ptr.tolist()
     new_of = torch.cat([a + torch.randperm(b - a, generator=generator) for a, b in pairwise(ptr)])
-    source = torch.arange(store.num_nodes).repeat_interleave(store.degree)
-    target = store.neighbours.long() + store.node_ptr[store.node_graph[source]]
+    source, target = store.entry_rows()
     # The entry of each edge travels as its label, and finds the labels and the kind of the edge afterwards.
     entry = torch.arange(store.neighbours.numel()).unsqueeze(-1)
     clean = clean_edges(new_of[source], new_of[target], store.num_nodes, labels=entry)

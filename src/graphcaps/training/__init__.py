@@ -11,7 +11,7 @@ from graphcaps._io.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
-    from graphcaps.models.builder import model_factory, recipe_arguments
+    from graphcaps.models.builder import model_factory
     from graphcaps.training.final_training import FinalTraining, make_training, train_final
     from graphcaps.training.loop import Callback, CallbackError, RunInfo, TrainingLoop
     from graphcaps.training.optimizer import ReplicaAdam
@@ -24,7 +24,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "graphcaps.config": ["FeatureConfig", "RunConfig", "TrainConfig"],
-        "graphcaps.models.builder": ["model_factory", "recipe_arguments"],
+        "graphcaps.models.builder": ["model_factory"],
         "graphcaps.training.final_training": ["FinalTraining", "make_training", "train_final"],
         "graphcaps.training.loop": ["Callback", "CallbackError", "RunInfo", "TrainingLoop"],
         "graphcaps.training.optimizer": ["ReplicaAdam"],
@@ -55,7 +55,6 @@ __all__ = [
     "make_training",
     "model_factory",
     "pick_replica",
-    "recipe_arguments",
     "stack_replicas",
     "train_final",
 ]

@@ -14,7 +14,7 @@ from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.probabilities import CalibrationMethod
-from graphcaps.models.builder import build_classical, recipe_arguments
+from graphcaps.models.builder import build_classical
 from graphcaps.models.lookup import find_classical_model, is_classical
 from graphcaps.training.classical_fit import ClassicalFit, describe_fit, fit_replica, join_events
 from graphcaps.training.companion_training import OutOfFold
@@ -136,7 +136,7 @@ class ClassicalTraining(SingleTraining):
         """
         if not self._is_complete:
             raise TrainingError("The model is not fitted; call run() before result().")
-        recipe = FeatureRecipe(**recipe_arguments(self.config.features)).fit(self.source)  # type: ignore[arg-type]
+        recipe = FeatureRecipe.from_config(self.config.features).fit(self.source)
         return self._finish([fit.model for fit in self._fits], recipe, self._out_of_fold())
 
     def _out_of_fold(self) -> OutOfFold | None:

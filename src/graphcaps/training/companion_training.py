@@ -15,7 +15,6 @@ from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.mixture import Mixture
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.metrics import class_metrics
-from graphcaps.models.builder import recipe_arguments
 from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.classical_fit import fit_replica
 from graphcaps.training.companion_weights import fit_mixture
@@ -68,7 +67,7 @@ def add_companions(
     companions = []
     for config in configs:
         fit = fit_replica(source, config, replica, sample_weight=sample_weight)
-        recipe = FeatureRecipe(**recipe_arguments(config.features)).fit(source)  # type: ignore[arg-type]
+        recipe = FeatureRecipe.from_config(config.features).fit(source)
         companion = FittedModel(fit.model, config, recipe, fitted.class_names, counts, fitted.versions)
         companion = calibrate_model(companion, source, replica.validation, method)
         companions.append(replace(companion, training=counts))

@@ -12,7 +12,7 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.precompute import precompute
 from graphcaps.data.store import GraphStore
-from graphcaps.models.builder import model_factory, precomputation_of, recipe_arguments
+from graphcaps.models.builder import model_factory, precomputation_of
 from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.streaming import move_to_device
 
@@ -59,7 +59,7 @@ def prepare_inputs(
             all of ``store``. (default: all)
     """
     if recipe is None:
-        recipe = FeatureRecipe(**recipe_arguments(config.features))  # type: ignore[arg-type]
+        recipe = FeatureRecipe.from_config(config.features)
     if graphs is not None:
         recipe = recipe if recipe.is_fitted else recipe.fit(store)
         store = store[graphs]

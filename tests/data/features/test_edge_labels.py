@@ -11,7 +11,7 @@ import torch
 
 from graphcaps.config import FeatureConfig, RunConfig
 from graphcaps.data import FeatureRecipe
-from graphcaps.data.coercion import concat_stores
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.convert.graph_arrays import GraphArrays, store_from_graphs
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.data.features.compatibility import check_graphs
@@ -19,7 +19,6 @@ from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.label_encoding import text_code
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.models.builder import recipe_arguments
 
 
 def make(
@@ -136,7 +135,7 @@ def test_the_option_in_a_configuration():
     config = RunConfig.from_toml('[features]\nedge_labels = "counts"\n')
     assert config.as_dict()["features"]["edge_labels"] == "counts"
     assert RunConfig.from_dict(config.as_dict()).features == config.features
-    assert recipe_arguments(FeatureConfig(edge_labels="counts"))["edge_labels"] == "counts"
+    assert FeatureRecipe.from_config(FeatureConfig(edge_labels="counts")).edge_labels == "counts"
 
 
 def test_bonds_of_mutag(shared_data):

@@ -10,7 +10,8 @@ import torch
 
 import graphcaps
 from graphcaps.data import FeatureRecipe, GraphStore, to_networkx
-from graphcaps.data.coercion import coerce, concat_stores
+from graphcaps.data.coercion import coerce
+from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.features.compatibility import check_graphs
 from graphcaps.data.quality.graph_hashes import graph_hashes

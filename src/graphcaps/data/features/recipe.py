@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.chemistry.featurizers import Featurizer, find_featurizer
+from graphcaps.config import FeatureConfig
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.features.compatibility import UnseenPolicy, check_graphs, non_finite_attributes
 from graphcaps.data.features.label_columns import (
@@ -302,6 +303,12 @@ class FeatureRecipe:
         return indices
 
     # ------------------------------------------------------------------ fitting and applying
+    @classmethod
+    def from_config(cls, features: FeatureConfig) -> FeatureRecipe:
+        """The unfitted recipe of a configuration, whose limit of nodes is applied before encoding."""
+        taken = {name: value for name, value in asdict(features).items() if name != "max_nodes"}
+        return cls(**taken)
+
     def fit(self, store: GraphStore) -> FeatureRecipe:
         """Returns a fitted copy, with the attribute columns and label values of ``store``.
 

@@ -119,8 +119,7 @@ def truncate_nodes(store: GraphStore, max_nodes: int, x: Tensor | None = None) -
 
     node_ptr = torch.nn.functional.pad(store.sizes.clamp_max(max_nodes).cumsum(0), (1, 0))
     new_row = keep.cumsum(0) - 1  # defined for kept nodes
-    source = torch.arange(store.num_nodes, device=store.device).repeat_interleave(store.degree)
-    target = store.neighbours + store.node_ptr[graph[source]]
+    source, target = store.entry_rows()
     entries = (keep[source] & keep[target]).nonzero().squeeze(-1)
     source, target = source[entries], target[entries]
     local = new_row[target] - node_ptr[graph[source]]
