@@ -30,7 +30,8 @@ from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
 from graphcaps.training.multiprocess import make_trainer
-from graphcaps.training.trainer import ReplicaTrainer, Trainer
+from graphcaps.training.replica_trainer import ReplicaTrainer
+from graphcaps.training.trainer import Trainer
 
 OUT = Path("results/performance.json")
 PLAIN = "plain"

@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.measure_option_speed import OPTIONS, PLAIN, fold_trainer, option_store
 from graphcaps.data.datasets.loading import open_dataset
 from graphcaps.presets import load_preset
-from graphcaps.training.trainer import ReplicaTrainer
+from graphcaps.training.replica_trainer import ReplicaTrainer
 
 WARM_UP, TIMED = 3, 20
 FIRST = "_layout_kernel"

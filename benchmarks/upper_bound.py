@@ -14,7 +14,7 @@ from graphcaps.evaluation.epoch_selection import best_common_epoch
 from graphcaps.inference.probabilities import probabilities
 from graphcaps.registry import ScoreKind
 from graphcaps.training.loop import Callback, TrainingLoop
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 
 class TestProbabilities(Callback):

@@ -51,7 +51,7 @@ from graphcaps.presets import load_preset
 from graphcaps.serve.limits import Limits
 from graphcaps.serve.worker import WorkerRequest, handle_batch
 from graphcaps.training.checkpoint import Checkpoint, load_checkpoint, write_checkpoint
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 from tests.evaluation.records import measured_record, record
 from tests.serve.models import molecule_model, node_link
 from tests.small_models import labelled, planted, small_model

@@ -10,7 +10,7 @@ from benchmarks.pages import comparison
 
 from benchmarks import measure_model_speed
 from graphcaps.bench import make_measurement, merge_measurements, read_measurements
-from graphcaps.training.trainer import ReplicaTrainer
+from graphcaps.training.replica_trainer import ReplicaTrainer
 
 
 def test_times_are_extrapolated_and_networks_are_measured_once(

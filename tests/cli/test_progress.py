@@ -18,7 +18,7 @@ from rich.console import Console
 
 from graphcaps.cli.progress import cross_validation_progress, describe, training_progress
 from graphcaps.evaluation import GroupEpoch
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 EVENT = EpochEnd(3, 8, 0.5, [0.25, 0.75], [0.5, 0.5], [0.3, 0.1], [0.8, 0.9], [1.0, math.nan])
 
@@ -98,7 +98,7 @@ def visible_lines(written: str) -> list[str]:
 PROGRAM = """
 from graphcaps.cli.output import note
 from graphcaps.cli.progress import training_progress
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 with training_progress(2, "MUTAG hgcn") as update:
     update(EpochEnd(1, 2, 0.5, [0.25], [0.5], [0.3], [0.8], []))

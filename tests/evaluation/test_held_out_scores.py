@@ -18,7 +18,7 @@ from graphcaps.evaluation.divisions import FOLDS_SEED
 from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.held_out_scores import HeldOutScores, held_out_scores
 from graphcaps.training import early_stopping
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 STORE = planted_parts(num_graphs=45)
 CONFIG = RunConfig(

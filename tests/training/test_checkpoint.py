@@ -19,8 +19,9 @@ from graphcaps.nn import HGCN
 from graphcaps.training.checkpoint import FORMAT, Checkpoint, load_checkpoint, write_checkpoint
 from graphcaps.training.fingerprint import data_digest, describe_differences, run_fingerprint
 from graphcaps.training.loop import TrainingLoop
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica, stack_replicas
-from graphcaps.training.trainer import EpochEnd, Trainer
+from graphcaps.training.trainer import Trainer
 from tests.graphs import Graphs, random_graphs
 
 CONFIG = RunConfig(training=TrainConfig(epochs=5, batch_size=4, halve_every=2))

@@ -25,7 +25,7 @@ from graphcaps.training.early_stopping import (
     trailing_criterion,
 )
 from graphcaps.training.loop import TrainingLoop
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 
 class CurveTrainer:

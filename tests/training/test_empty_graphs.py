@@ -22,8 +22,9 @@ from graphcaps.inference.probabilities import class_prior, prior_scores, probabi
 from graphcaps.models.builder import model_factory
 from graphcaps.training.evaluator import Evaluator, prior_metrics
 from graphcaps.training.final_training import FinalTraining, train_final
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica, stack_replicas
-from graphcaps.training.trainer import EpochEnd, StepMode, Trainer
+from graphcaps.training.trainer import StepMode, Trainer
 from graphcaps.types import LossOptions, ModelOutput
 from tests.graphs import with_empty_graphs
 

@@ -24,9 +24,10 @@ from graphcaps.training.early_stopping import trailing_criterion
 from graphcaps.training.final_training import FinalTraining, train_final
 from graphcaps.training.holdout import validation_split
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory, is_out_of_memory
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import replica_model
 from graphcaps.training.single_training import FinalResult
-from graphcaps.training.trainer import EpochEnd, TrainingError
+from graphcaps.training.trainer import TrainingError
 
 CONFIG = RunConfig(
     model_arguments={"capsule_dim": 8, "num_capsules": (3,), "num_factors": 2, "dropout": 0.2},

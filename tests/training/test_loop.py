@@ -21,8 +21,9 @@ from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.early_stopping import BestWeights, EarlyStopping, trailing_criterion
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import slice_replicas
-from graphcaps.training.trainer import EpochEnd, Trainer
+from graphcaps.training.trainer import Trainer
 from tests.graphs import Graphs
 from tests.training.test_trainer import _graphs, _maker, _replicas
 

@@ -25,8 +25,8 @@ from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.device import matmul_precision
 from graphcaps.training.loop import TrainingLoop
 from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.replica_trainer import ReplicaTrainer
 from graphcaps.training.replicas import Replica, stack_replicas
-from graphcaps.training.trainer import ReplicaTrainer
 from graphcaps.types import FeatureTable
 
 __all__ = ["Speed", "measure_speed", "time_epochs"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from graphcaps.chemistry.rdkit_pool import RDKitProgress
     from graphcaps.evaluation import GroupEpoch
     from graphcaps.inference.predictions import Predictions
-    from graphcaps.training.trainer import EpochEnd
+    from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = [
     "count_progress",
@@ -84,7 +84,7 @@ def training_progress(
     quiet: bool = False,
     console: Console | None = None,
 ) -> Iterator[Callable[[EpochEnd], None]]:
-    """Yields a function that moves the bar; call it with every :class:`~graphcaps.training.trainer.EpochEnd`.
+    """Yields a function that moves the bar; call it with every :class:`~graphcaps.training.replica_trainer.EpochEnd`.
 
     Args:
         total_epochs (int): Number of epochs at the end of the bar.

@@ -18,8 +18,8 @@ from graphcaps.errors import ArgumentError, DataError
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
     from graphcaps.training.baseline import Baseline
+    from graphcaps.training.replica_trainer import EpochEnd
     from graphcaps.training.single_training import FinalResult, SingleTraining
-    from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["TrainingFiles", "history_rows", "write_baseline", "write_training"]
 

@@ -42,8 +42,8 @@ from graphcaps.training.device import use_threads
 from graphcaps.training.final_training import FinalTraining
 from graphcaps.training.learning_warning import LearningWarning, training_warning
 from graphcaps.training.loop import Callback
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.restarts import check_restarts
-from graphcaps.training.trainer import EpochEnd
 from graphcaps.types import EdgeLabelUse
 
 __all__ = ["HGCNClassifier"]

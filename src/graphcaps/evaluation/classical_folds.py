@@ -11,7 +11,7 @@ from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup
 from graphcaps.models.lookup import find_classical_model
 from graphcaps.training.classical_fit import fit_replica, join_events, selecting_graphs
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["fit_group"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from graphcaps.errors import DataError
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
-from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["CURVES", "LOSS_STEP", "METRIC_CURVE", "METRIC_STEP", "EpochRecords", "stored_criterion"]
 

@@ -27,8 +27,8 @@ from graphcaps.training.early_stopping import check_patience
 from graphcaps.training.fingerprint import data_digest
 from graphcaps.training.holdout import check_nodes
 from graphcaps.training.memory import explain_out_of_memory
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import replica_model
-from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["HeldOutScores", "held_out_scores"]

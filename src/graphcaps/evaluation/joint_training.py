@@ -14,7 +14,7 @@ from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.record import Protocol
 from graphcaps.evaluation.training_cells import CellResult, GroupCell
 from graphcaps.execution.cell import Cell, ClusterProgress, Executor
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["GroupEpoch", "JointProgress", "train_together"]
 

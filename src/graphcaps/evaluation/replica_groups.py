@@ -32,8 +32,8 @@ from graphcaps.training.fingerprint import run_fingerprint
 from graphcaps.training.loop import Callback, RunInfo, TrainingLoop
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
-from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs
 
 __all__ = ["GroupResult", "ReplicaGroup", "ReplicaWeights", "plan_groups", "train_group"]

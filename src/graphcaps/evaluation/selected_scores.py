@@ -15,8 +15,8 @@ from torch import Tensor
 from graphcaps.evaluation.epoch_records import stored_criterion
 from graphcaps.evaluation.epoch_selection import WINDOW, lowest_epoch, smooth, window_for
 from graphcaps.training.loop import Callback, TrainingLoop
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
-from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["SelectedScores"]
 

@@ -20,7 +20,7 @@ from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.loop import Callback, RunInfo
 from graphcaps.training.memory import MemoryEstimate
 from graphcaps.training.peak_memory import PeakMemory
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, inputs_on
 
 __all__ = ["CellResult", "ClassicalCell", "GroupCell", "NetworkCell", "TrainingOptions"]

@@ -10,7 +10,7 @@ import torch
 
 from graphcaps.execution.cell import Cell, ClusterProgress, Executor, Outcome
 from graphcaps.training.device import choose_device, total_memory
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["LocalExecutor"]
 

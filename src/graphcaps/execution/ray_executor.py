@@ -26,7 +26,7 @@ from graphcaps.execution.ray_cluster import RayCluster
 from graphcaps.execution.tensor_packing import pack
 from graphcaps.training.device import choose_device
 from graphcaps.training.memory import USABLE_FRACTION, OutOfMemoryError
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["RayExecutor", "Resources", "choose_group", "state_resources"]
 

@@ -14,7 +14,7 @@ import torch
 from graphcaps.errors import GraphcapsError
 from graphcaps.execution.tensor_packing import unpack
 from graphcaps.training.memory import OutOfMemoryError, is_out_of_memory
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["Answer", "execute_cell"]
 

@@ -28,7 +28,7 @@ from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.search.tuning import Search, SearchProgress, SearchResult, TimeUp
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.memory import estimate_memory
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["NestedResult", "held_out_accuracies", "outer_training_part", "run_outer_searches"]

@@ -30,8 +30,8 @@ from graphcaps.search.trial import Trial
 from graphcaps.search.trial_cells import TrialCell, TrialResult, trial_builder, trial_variant
 from graphcaps.training.memory import estimate_memory, explain_out_of_memory
 from graphcaps.training.replica_settings import REPLICA_SETTINGS
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
-from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
 
 __all__ = ["BatchEpoch", "BatchTrainer", "plan_rungs", "survivors"]

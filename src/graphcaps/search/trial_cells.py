@@ -26,8 +26,8 @@ from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.replica_settings import REPLICA_SETTINGS, ReplicaSettings
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica, select_replicas
-from graphcaps.training.trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, inputs_on
 
 __all__ = ["TrialCell", "TrialResult", "select_events", "trial_builder", "trial_variant"]

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from graphcaps.training.final_training import FinalTraining, make_training, train_final
     from graphcaps.training.loop import Callback, CallbackError, RunInfo, TrainingLoop
     from graphcaps.training.optimizer import ReplicaAdam
+    from graphcaps.training.replica_trainer import EpochEnd
     from graphcaps.training.replicas import Replica, pick_replica, stack_replicas
     from graphcaps.training.single_training import FinalResult, SingleTraining
     from graphcaps.training.tensorboard_logger import TensorBoardLogger
-    from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
+    from graphcaps.training.trainer import Trainer, TrainingError
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -28,10 +29,11 @@ __getattr__, __dir__ = lazy_names(
         "graphcaps.training.final_training": ["FinalTraining", "make_training", "train_final"],
         "graphcaps.training.loop": ["Callback", "CallbackError", "RunInfo", "TrainingLoop"],
         "graphcaps.training.optimizer": ["ReplicaAdam"],
+        "graphcaps.training.replica_trainer": ["EpochEnd"],
         "graphcaps.training.replicas": ["Replica", "pick_replica", "stack_replicas"],
         "graphcaps.training.single_training": ["FinalResult", "SingleTraining"],
         "graphcaps.training.tensorboard_logger": ["TensorBoardLogger"],
-        "graphcaps.training.trainer": ["EpochEnd", "Trainer", "TrainingError"],
+        "graphcaps.training.trainer": ["Trainer", "TrainingError"],
     },
 )
 

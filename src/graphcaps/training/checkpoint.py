@@ -20,7 +20,7 @@ from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import DataError
 from graphcaps.training.fingerprint import describe_differences
-from graphcaps.training.trainer import EpochEnd, strip_prefix
+from graphcaps.training.replica_trainer import EpochEnd, strip_prefix
 
 __all__ = ["Checkpoint", "check_state", "load_checkpoint", "write_checkpoint"]
 

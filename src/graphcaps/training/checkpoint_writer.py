@@ -13,7 +13,7 @@ from typing import Any, Literal
 from graphcaps.errors import DataError
 from graphcaps.training.checkpoint import Checkpoint, write_checkpoint
 from graphcaps.training.loop import Callback, TrainingLoop
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["CheckpointWriter"]
 

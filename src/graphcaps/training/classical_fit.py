@@ -21,8 +21,8 @@ from graphcaps.data.store import GraphStore
 from graphcaps.inference.probabilities import MIN_PROBABILITY, class_prior
 from graphcaps.models.builder import build_classical
 from graphcaps.models.classical import ClassicalModel, ValidationGraphs
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
-from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["ClassicalFit", "describe_fit", "fit_replica", "join_events", "selecting_graphs"]
 

@@ -18,8 +18,9 @@ from graphcaps.models.builder import build_classical
 from graphcaps.models.lookup import find_classical_model, is_classical
 from graphcaps.training.classical_fit import ClassicalFit, describe_fit, fit_replica, join_events
 from graphcaps.training.companion_training import OutOfFold
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.single_training import FinalResult, SingleTraining
-from graphcaps.training.trainer import EpochEnd, TrainingError
+from graphcaps.training.trainer import TrainingError
 
 __all__ = ["ClassicalTraining", "check_members"]
 

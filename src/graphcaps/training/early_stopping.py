@@ -15,8 +15,8 @@ from torch import Tensor
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import METRIC_TITLES, SelectionMetric, check_selection_metric
 from graphcaps.training.loop import Callback, TrainingLoop
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.step import TrainingError
-from graphcaps.training.trainer import EpochEnd
 
 __all__ = [
     "MIN_DELTA",

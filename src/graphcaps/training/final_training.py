@@ -46,10 +46,11 @@ from graphcaps.training.loop import (
 from graphcaps.training.memory import explain_out_of_memory
 from graphcaps.training.multiprocess import make_trainer
 from graphcaps.training.ranks import Ranks
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import replica_model
 from graphcaps.training.restarts import Restarts
 from graphcaps.training.single_training import FinalResult, SingleTraining
-from graphcaps.training.trainer import EpochEnd, Trainer, TrainingError
+from graphcaps.training.trainer import Trainer, TrainingError
 from graphcaps.training.training_inputs import prepare_inputs
 
 __all__ = ["FinalTraining", "make_training", "train_final"]

@@ -20,7 +20,7 @@ from torch import Tensor
 from graphcaps.config import RunConfig
 from graphcaps.errors import GraphcapsError
 from graphcaps.training.checkpoint import Checkpoint
-from graphcaps.training.trainer import EpochEnd, ReplicaTrainer, strip_prefix
+from graphcaps.training.replica_trainer import EpochEnd, ReplicaTrainer, strip_prefix
 
 __all__ = [
     "Callback",

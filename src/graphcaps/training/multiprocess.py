@@ -38,9 +38,10 @@ from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.graph_shards import GraphShard
 from graphcaps.training.memory import is_out_of_memory
 from graphcaps.training.replica_settings import ReplicaSettings
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica, join_replicas, slice_replicas, stack_replicas
 from graphcaps.training.step import TrainingError
-from graphcaps.training.trainer import EpochEnd, Trainer
+from graphcaps.training.trainer import Trainer
 from graphcaps.types import FeatureTable
 
 __all__ = ["ProcessPoolTrainer", "StartMethod", "TrainerFactory", "make_trainer"]

@@ -43,11 +43,11 @@ from graphcaps.training.device import choose_device
 from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.ranks import Ranks
+from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica, spread_sample
 from graphcaps.training.restarts import check_restarts
 from graphcaps.training.sample_weight import check_sample_weight
 from graphcaps.training.shared_store import check_same_data, check_same_run, share_store
-from graphcaps.training.trainer import EpochEnd
 
 __all__ = ["FinalResult", "SingleTraining"]
 

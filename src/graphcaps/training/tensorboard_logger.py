@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphcaps._io.optional_imports import require
 from graphcaps.training.loop import Callback, RunInfo, TrainingLoop
-from graphcaps.training.trainer import EpochEnd
+from graphcaps.training.replica_trainer import EpochEnd
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
