@@ -14,8 +14,8 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.attributions import edge_probability, node_attributions
 from graphcaps.explanation.explanation import Explanation, StoreExplanation
 from graphcaps.explanation.model_inputs import (
-    EncodedGraphs,
     ExplainedModel,
+    ModelInputs,
     batch_spans,
     encode_for_model,
     unwrap_members,
@@ -98,13 +98,13 @@ def explain_store(
 
 
 def explain_members(
-    members: Sequence[HGCN], encoded: EncodedGraphs, *, target: int | str | Tensor | None = None
+    members: Sequence[HGCN], encoded: ModelInputs, *, target: int | str | Tensor | None = None
 ) -> StoreExplanation:
     """Explains the prediction of a committee, or of a model with companions, for graphs that are already encoded.
 
     Args:
         members (sequence): At least one network.
-        encoded (EncodedGraphs): The graphs, with ``to_probabilities`` of the committee.
+        encoded (ModelInputs): The graphs, with ``to_probabilities`` of the committee.
         target: As in :func:`explain`.
     """
     if encoded.answer is not None:
@@ -140,19 +140,19 @@ def explain_members(
     )
 
 
-def class_probabilities(model: ExplainedModel, encoded: EncodedGraphs) -> Tensor:
+def class_probabilities(model: ExplainedModel, encoded: ModelInputs) -> Tensor:
     """Class probabilities of encoded graphs without an explanation, as :func:`explain` gives them, ``[G, O]``.
 
     Args:
         model: A ``FittedModel`` or an :class:`graphcaps.nn.HGCN`.
-        encoded (EncodedGraphs): Graphs that were encoded for it.
+        encoded (ModelInputs): Graphs that were encoded for it.
     """
     scores = torch.stack([class_scores(member, encoded) for member in unwrap_members(model)])
     return _probabilities(scores if len(scores) > 1 else scores[0], encoded.store.empty_graphs, encoded)
 
 
 @torch.no_grad()
-def class_scores(network: GraphModel, encoded: EncodedGraphs) -> Tensor:
+def class_scores(network: GraphModel, encoded: ModelInputs) -> Tensor:
     """Class scores of all graphs by one network in evaluation mode, on the CPU, ``[G, O]``."""
     device, was_training = next(network.parameters()).device, network.training
     network.eval()
@@ -167,7 +167,7 @@ def class_scores(network: GraphModel, encoded: EncodedGraphs) -> Tensor:
 
 
 def explain_encoded(
-    network: HGCN, encoded: EncodedGraphs, *, target: int | str | Tensor | None = None
+    network: HGCN, encoded: ModelInputs, *, target: int | str | Tensor | None = None
 ) -> StoreExplanation:
     """Explains graphs that are already encoded; all results are on the CPU."""
     targets = _target_classes(target, encoded)
@@ -186,7 +186,7 @@ def explain_encoded(
 
 
 def _explain_span(
-    network: HGCN, encoded: EncodedGraphs, targets: Tensor | None, first: int, end: int
+    network: HGCN, encoded: ModelInputs, targets: Tensor | None, first: int, end: int
 ) -> dict[str, Any]:
     device = next(network.parameters()).device
     store = encoded.store[torch.arange(first, end, device=encoded.store.device)].to(device)
@@ -243,7 +243,7 @@ def _to_cpu(value: Any) -> Any:
     return None if value is None else value.detach().cpu()
 
 
-def _concatenate(parts: list[dict[str, Any]], encoded: EncodedGraphs) -> StoreExplanation:
+def _concatenate(parts: list[dict[str, Any]], encoded: ModelInputs) -> StoreExplanation:
     store = encoded.store
 
     def together(name: str) -> Tensor:
@@ -300,7 +300,7 @@ def _molecules(store: GraphStore) -> tuple[Tensor | None, Tensor | None]:
     return elements.cpu(), store.edge_labels[once, 0].cpu()
 
 
-def _probabilities(scores: Tensor, empty: Tensor, encoded: EncodedGraphs) -> Tensor:
+def _probabilities(scores: Tensor, empty: Tensor, encoded: ModelInputs) -> Tensor:
     """Probabilities of the fitted model, or of a bare HGCN: lengths divided by their sum.
 
     ``scores`` are ``[G, O]``, or those of the members of a committee, ``[M, G, O]``. ``empty`` are the rows of graphs
@@ -320,7 +320,7 @@ def _normalised_lengths(scores: Tensor) -> Tensor:
     return torch.where(total > 0, values / total, torch.full_like(values, 1 / values.size(-1)))
 
 
-def _target_classes(target: int | str | Tensor | None, encoded: EncodedGraphs) -> Tensor | None:
+def _target_classes(target: int | str | Tensor | None, encoded: ModelInputs) -> Tensor | None:
     """Target class index of each graph, ``[G]``; ``None`` for the predicted classes."""
     names, graphs = encoded.class_names, len(encoded.store)
     if target is None:

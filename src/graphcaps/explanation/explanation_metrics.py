@@ -22,9 +22,9 @@ from graphcaps.explanation.agreement import (
 from graphcaps.explanation.explainer import class_scores, explain_encoded
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.model_inputs import (
-    EncodedGraphs,
     ExplainedModel,
     FittedClassifier,
+    ModelInputs,
     encode_for_model,
     select_graphs,
     unwrap_network,
@@ -238,7 +238,7 @@ def explanation_stability(
 
 def _encode_with_nodes(
     model: ExplainedModel, graphs: Any, owner: str, true_classes: Sequence[str] | None = None
-) -> EncodedGraphs:
+) -> ModelInputs:
     """The encoded graphs without those that have no nodes, of which there is nothing to evaluate."""
     encoded = encode_for_model(model, graphs, true_classes=true_classes)
     kept = (encoded.store.sizes > 0).nonzero().squeeze(-1)
@@ -300,7 +300,7 @@ def _evaluate_partition(
 
 def _evaluate_clusterings(
     network: GraphModel,
-    encoded: EncodedGraphs,
+    encoded: ModelInputs,
     rows: dict[str, dict[str, Any]],
     seed: int,
     notify: Callable[[str], None],
@@ -335,7 +335,7 @@ def _instance_agreement(store: GraphStore, explanations: StoreExplanation) -> di
     )
 
 
-def _probabilities_of(network: GraphModel, encoded: EncodedGraphs) -> GraphProbabilities:
+def _probabilities_of(network: GraphModel, encoded: ModelInputs) -> GraphProbabilities:
     """The network for centred features; the reference of one without capsules is the mean row of these graphs."""
     from graphcaps.explanation.pyg_explainer import GraphProbabilities
 
@@ -345,7 +345,7 @@ def _probabilities_of(network: GraphModel, encoded: EncodedGraphs) -> GraphProba
 
 def _evaluate_attributions(
     network: GraphModel,
-    encoded: EncodedGraphs,
+    encoded: ModelInputs,
     predicted: Tensor,
     rows: dict[str, dict[str, Any]],
     sample: int,
@@ -375,7 +375,7 @@ def _evaluate_attributions(
             if is_all and name in SAMPLED_METHODS:
                 continue
 
-            def run(part: EncodedGraphs = part, target: Tensor = target, name: str = name) -> Attribution:
+            def run(part: ModelInputs = part, target: Tensor = target, name: str = name) -> Attribution:
                 each = [attribute(name, module, batch, seed) for batch in pyg_batches(module, part, target)]
                 return Attribution(
                     torch.cat([one.nodes.cpu() for one in each]), torch.cat([one.edges.cpu() for one in each])
@@ -413,7 +413,7 @@ def _areas(store: GraphStore, nodes: Tensor, edges: Tensor) -> dict[str, float |
 
 
 @torch.no_grad()
-def _primary(network: HGCN, encoded: EncodedGraphs) -> Tensor:
+def _primary(network: HGCN, encoded: ModelInputs) -> Tensor:
     device = next(network.parameters()).device
     capsules: Tensor = network.eval().primary(encoded.x.to(device)).cpu()
     return capsules

@@ -22,7 +22,7 @@ from torch_geometric.explain.metric import fidelity
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.baselines import make_explainer
-from graphcaps.explanation.model_inputs import EncodedGraphs, batch_spans
+from graphcaps.explanation.model_inputs import ModelInputs, batch_spans
 from graphcaps.explanation.pyg_explainer import GraphProbabilities, PyGBatch
 from graphcaps.ops.edge_kinds import kind_labels
 
@@ -52,7 +52,7 @@ def top_nodes(scores: Tensor, node_ptr: Tensor, share: float) -> Tensor:
     return rank < (share * sizes - 1e-9).ceil().clamp_min(1)[graph]
 
 
-def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tensor) -> Iterator[PyGBatch]:
+def pyg_batches(model: GraphProbabilities, encoded: ModelInputs, target: Tensor) -> Iterator[PyGBatch]:
     """The graphs as torch-geometric has them, so many at a time, their features centred."""
     for first, end in batch_spans(encoded.store, nodes=1 << 12):
         begin, stop = encoded.store.host_node_ptr[[first, end]].tolist()
@@ -66,13 +66,13 @@ def pyg_batches(model: GraphProbabilities, encoded: EncodedGraphs, target: Tenso
 
 
 def node_fidelity(
-    model: GraphProbabilities, encoded: EncodedGraphs, target: Tensor, scores: Tensor, share: float
+    model: GraphProbabilities, encoded: ModelInputs, target: Tensor, scores: Tensor, share: float
 ) -> Fidelity:
     """Fidelity of node scores when the top fraction ``share`` of each graph's nodes is the explanation.
 
     Args:
         model (GraphProbabilities): The model, for centred features.
-        encoded (EncodedGraphs): Graphs.
+        encoded (ModelInputs): Graphs.
         target (Tensor): Predicted classes, ``[G]``.
         scores (Tensor): Node scores, ``[N]``.
         share (float): Fraction of a graph's nodes in the explanation.

@@ -22,9 +22,9 @@ from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 
 __all__ = [
-    "EncodedGraphs",
     "ExplainedModel",
     "FittedClassifier",
+    "ModelInputs",
     "batch_spans",
     "encode_for_model",
     "select_graphs",
@@ -109,7 +109,7 @@ ExplainedModel = HGCN | FittedClassifier
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedGraphs:
+class ModelInputs:
     """Graphs encoded for a model.
 
     Args:
@@ -187,7 +187,7 @@ def encode_for_model(
     x: Tensor | None = None,
     unseen: UnseenPolicy = "refuse",
     true_classes: Sequence[str] | None = None,
-) -> EncodedGraphs:
+) -> ModelInputs:
     """Encodes graphs with the recipe of a fitted model, or takes ``x`` as the features of a bare HGCN.
 
     Args:
@@ -210,7 +210,7 @@ def encode_for_model(
         names = store.class_names
         if len(names) != network.num_classes:
             names = tuple(str(number) for number in range(network.num_classes))
-        return EncodedGraphs(store, x, names, store.y, None, smiles=store.smiles)
+        return ModelInputs(store, x, names, store.y, None, smiles=store.smiles)
     if x is not None:
         raise ArgumentError("explain", "x", "be omitted with a fitted model", "features")
     checked = model.check(graphs, unseen=unseen, owner="explain")
@@ -230,7 +230,7 @@ def encode_for_model(
             replace(checked, unseen={}, others={}, truncated={})
         )  # require() has warned
         answer = _mixed_answer(whole_model)
-    return EncodedGraphs(
+    return ModelInputs(
         encoded.store,
         encoded.x,
         model.class_names,
@@ -250,7 +250,7 @@ def _mixed_answer(found: Answer) -> MixedAnswer | None:
     return MixedAnswer(torch.from_numpy(found.probabilities), found.parts.names, torch.from_numpy(share))
 
 
-def select_graphs(encoded: EncodedGraphs, graphs: Tensor) -> EncodedGraphs:
+def select_graphs(encoded: ModelInputs, graphs: Tensor) -> ModelInputs:
     """A subset of the graphs, in the order of their indices ``graphs``."""
     first, sizes = encoded.store.node_ptr[graphs], encoded.store.sizes[graphs]
     ranges = zip(first.tolist(), sizes.tolist(), strict=True)
