@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from graphcaps.cli.main import app
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
 from graphcaps.search import Search, successive_halving
+from graphcaps.search import tune as function
 from tests.cli.training import invoke, refusal
 
 PRESET = """
@@ -175,3 +178,15 @@ def test_spaces_that_are_refused(inputs: Path, tmp_path: Path, space: str, words
     path = tmp_path / "space.toml"
     path.write_text(space)
     assert words in refusal(*_arguments(inputs, "--space", path))
+
+
+def test_the_defaults_are_those_of_the_function() -> None:
+    (command,) = (each for each in app.registered_commands if each.callback.__name__ == "tune")  # type: ignore[union-attr]
+    taken = inspect.signature(function).parameters
+    defaults = {
+        name: option.default
+        for name, option in inspect.signature(command.callback).parameters.items()  # type: ignore[arg-type]
+        if name in taken and name not in ("device", "resume")
+    }
+    assert {"trials", "folds", "batch", "per_shape", "reduction", "sampler"} <= set(defaults)
+    assert defaults == {name: taken[name].default for name in defaults}
