@@ -26,6 +26,7 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
+from graphcaps.cli.interrupts import says_how_to_continue
 from graphcaps.cli.output import (
     columns,
     count_noun,
@@ -143,13 +144,13 @@ def compare(
             note(f"{dataset.store.name}: {copies}")
     count = f"{count_noun(len(run.models), 'model')} on {count_noun(len(data), 'data set')}"
     note(f"Comparing {count}: {', '.join(run.models)}.")
-    try:
-        quiet = form == "json"
-        with _progress(quiet=quiet) as update, cluster_progress(quiet=quiet or ray is None) as update_cluster:
-            comparison = run.run(update, update_cluster)
-    except KeyboardInterrupt as error:
-        note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
-        raise typer.Exit(130) from error
+    quiet = form == "json"
+    with (
+        says_how_to_continue(out),
+        _progress(quiet=quiet) as update,
+        cluster_progress(quiet=quiet or ray is None) as update_cluster,
+    ):
+        comparison = run.run(update, update_cluster)
     if out is not None:
         _write(comparison, out)
     _show(comparison, form)

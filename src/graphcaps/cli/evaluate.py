@@ -24,6 +24,7 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
+from graphcaps.cli.interrupts import says_how_to_continue
 from graphcaps.cli.ledger_tables import show_ledgers
 from graphcaps.cli.output import (
     count_noun,
@@ -424,7 +425,7 @@ def _run(
 
     name = validation.store.name
     total = len(validation.protocols) * len(validation.seeds)
-    try:
+    with says_how_to_continue(out):
         if len(validation.finished) < total and not validation.is_classical:
             if problem := validation.checkpoints.write_problem():
                 note(problem)
@@ -432,16 +433,14 @@ def _run(
             if validation.division == 0:
                 note(_describe_memory(validation))
         title = f"{name} division {division}" if division else ""
-        with cross_validation_progress(title, variant=validation.variant, quiet=quiet) as update:
-            return validation.run(update)
-    except CallbackError as error:
-        if not isinstance(error.result, Ledger):
-            raise
-        callback_errors.append(error)
-        return error.result
-    except KeyboardInterrupt as error:
-        note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
-        raise typer.Exit(130) from error
+        try:
+            with cross_validation_progress(title, variant=validation.variant, quiet=quiet) as update:
+                return validation.run(update)
+        except CallbackError as error:
+            if not isinstance(error.result, Ledger):
+                raise
+            callback_errors.append(error)
+            return error.result
 
 
 def _train_on_cluster(
@@ -451,12 +450,8 @@ def _train_on_cluster(
     from graphcaps.evaluation.joint_training import train_together
 
     parts = [part for validation in validations for part in validation.parts]
-    try:
-        with cluster_progress(quiet=quiet) as update:
-            train_together(parts, executor, on_progress=update)
-    except KeyboardInterrupt as error:
-        note("Stopped." + ("" if out is None else " Continue with the same command and --resume."))
-        raise typer.Exit(130) from error
+    with says_how_to_continue(out), cluster_progress(quiet=quiet) as update:
+        train_together(parts, executor, on_progress=update)
 
 
 def _describe_weights(store: GraphStore) -> str:

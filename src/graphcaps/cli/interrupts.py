@@ -11,9 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
-__all__ = ["STOPPED", "defer_interrupts", "exit_on_interrupt", "ignore_interrupts"]
+__all__ = ["STOPPED", "defer_interrupts", "exit_on_interrupt", "ignore_interrupts", "says_how_to_continue"]
 
 STOPPED = "Stopped."
 """The line on the error stream after Ctrl-C, unless a command has more to say."""
@@ -61,3 +64,21 @@ def _is_importing(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+@contextmanager
+def says_how_to_continue(out: Path | None) -> Iterator[None]:
+    """Ends the command with exit code 130 at Ctrl-C, with a line that says how to continue.
+
+    Args:
+        out (Path, optional): Folder that has what is finished; without it nothing can be continued.
+    """
+    import typer
+
+    from graphcaps.cli.output import note
+
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        note(STOPPED + ("" if out is None else " Continue with the same command and --resume."))
+        raise typer.Exit(130) from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
+from graphcaps.cli.interrupts import says_how_to_continue
 from graphcaps.cli.output import count_noun, note, option, print_json, print_text, terminal
 from graphcaps.errors import ArgumentError
 
@@ -203,17 +204,17 @@ def _train(
         return 0
     are = "is" if len(runs) == 1 else "are"
     note(f"{count_noun(len(runs), 'training')} {are} missing; records go to {store.folder}.")
-    try:
-        is_local = executor is None
-        with _bars(quiet) as update, cluster_progress(quiet=quiet or is_local) as update_cluster:
-            return reproduce(
-                runs, store, seeds=seeds, epochs=epochs, precision=precision, device=device, jobs=jobs,
-                minutes=minutes, resume=resume, root=root, on_progress=update, executor=executor,
-                on_cluster=update_cluster,
-            )  # fmt: skip
-    except KeyboardInterrupt as error:
-        note("Stopped. Continue with the same command and --resume.")
-        raise typer.Exit(130) from error
+    quiet_cluster = quiet or executor is None
+    with (
+        says_how_to_continue(store.folder),
+        _bars(quiet) as update,
+        cluster_progress(quiet=quiet_cluster) as update_cluster,
+    ):
+        return reproduce(
+            runs, store, seeds=seeds, epochs=epochs, precision=precision, device=device, jobs=jobs,
+            minutes=minutes, resume=resume, root=root, on_progress=update, executor=executor,
+            on_cluster=update_cluster,
+        )  # fmt: skip
 
 
 @contextmanager
