@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 import graphcaps
 
 
-def networks(number: int = 120, seed: int = 0) -> tuple[list[nx.Graph], list[str]]:
+def networks(number: int = 200, seed: int = 0) -> tuple[list[nx.Graph], list[str]]:
     """Equal numbers of networks with hubs (Barabási–Albert) and local networks (Watts–Strogatz), and their classes."""
     rng = random.Random(seed)
     graphs, kinds = [], []

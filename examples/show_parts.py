@@ -38,7 +38,7 @@ def main() -> None:
     page = write_report(arguments.out, model.model_, test, explanations, title="planted parts")
     explanations[0].draw(arguments.out / "parts.svg")
     explanations[0].draw(arguments.out / "flow.svg", kind="flow")
-    print(f"written: {page}, parts.svg, flow.svg")
+    print(f"written: {page}; parts.svg and flow.svg beside it")
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def test_the_model_is_built_with_the_arguments():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = 'hgnc'", "'model' must be one of hgcn"),
+        ("name = 'hgnc'", "'model' must name a model, got 'hgnc'. Did you mean hgcn"),
         ("capsules = 3", "model 'hgcn': 'capsules' must be one of capsule_dim, num_capsules, "),
         ("lead = [2]", "'lead' must be one of "),
         ("in_channels = 2", "'in_channels' must be one of "),

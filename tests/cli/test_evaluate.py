@@ -267,7 +267,7 @@ def test_an_embedded_set_has_a_default_preset() -> None:
         (("OWN", "--folds", 1, "--protocol", "paper"), "'folds' must be an integer of at least 2"),
         (("OWN", "MUTAGG"), "Did you mean MUTAG?"),
         (("OWN", "OWN"), "'NAME' must be given once each, got 'OWN' twice."),
-        (("OWN", "--model", "gni"), "'model' must be one of"),
+        (("OWN", "--model", "gni"), "'model' must name a model"),
         (("OWN", "--protocol", "mine"), "'protocol' must be one of held-out, paper, both"),
         (("OWN", "--seeds", 1001), "'--seeds' must be at most 1000, got 1001."),
         (("OWN", "--variant", "x" * 101), "'--variant' must have at most 100 characters, got 101."),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from graphcaps.cli.explanation_tables import show_graph
+from graphcaps.cli.explanation_tables import _decimals, _signed, show_graph
 from graphcaps.cli.main import app
 from graphcaps.data import from_networkx
 from graphcaps.data.datasets.planted_parts import planted_parts
@@ -351,3 +351,24 @@ def test_invalid_drawing_options_are_refused(
     result = run(model, data, *words)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_small_scores_have_two_digits_and_zero_no_sign() -> None:
+    assert [_decimals(value) for value in (0.0, 12.0, 0.5, 0.0034, 0.00071)] == [3, 3, 3, 4, 5]
+    assert _signed(0.0034, 4) == "+0.0034"
+    assert _signed(-0.00001, 4) == "0.0000"
+    assert _signed(-0.1234, 3) == "-0.123"
+
+
+def test_equal_coefficients_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    store = planted()[:1]
+    explanation = explain_store(small_model(), store)[0]
+    (level, *above) = explanation.levels
+    J = level.assignment.size(-1)
+    for largest, is_named in ((1.1 / J, True), (1.5 / J, False)):
+        rows = torch.full_like(level.assignment, (1 - largest) / (J - 1))
+        rows[:, 0] = largest
+        changed = replace(level, assignment=rows)
+        assert changed.is_nearly_uniform == is_named
+        show_graph(replace(explanation, levels=(changed, *above)), "1", store)
+        assert (f"all coefficients are close to 1/{J}" in capsys.readouterr().out) == is_named

@@ -220,7 +220,7 @@ def test_a_folder_removed_during_the_training_is_made_again(
         (["--validation", 1], "'validation' must be at least 0 and below 1, got 1.0"),
         (["--seed", -1], "'seed' must be a whole number from 0"),
         (["--device", "tpu"], "'device' must be cpu, cuda or auto"),
-        (["--model", "hgnc"], "'model' must be one of hgcn"),
+        (["--model", "hgnc"], "'model' must name a model, got 'hgnc'. Did you mean hgcn"),
         (["--preset", "none.toml"], "none.toml: file not found."),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -133,7 +133,7 @@ def test_a_second_comparison_in_the_same_folder_is_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("models", "changes", "message"),
     [
-        ("gni", {}, r"compare: 'models' must be among gmn, gin, .*, got 'gni'"),
+        ("gni", {}, r"compare: 'models' must name models, 'paper' or 'all', got 'gni'\. Did you mean .*gin"),
         ("", {}, "name at least one model, or 'paper' or 'all'"),
         ("gin", {"seeds": 0}, "'seeds' must be a whole number from 1 on, got 0"),
         ("gin", {"protocol": "mine"}, "'protocol' must be one of held-out, paper, both"),

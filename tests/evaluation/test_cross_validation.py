@@ -396,7 +396,7 @@ def test_invalid_arguments_are_refused_before_training() -> None:
     text = "'patience' must be left out with the model 'majority', which is fitted without epochs, got 5"
     refuse(text, config=majority, patience=5)
     refuse("'hiden' must be one of", config=replace(GIN, model_arguments={"hiden": 3}))
-    refuse("'model' must be one of", config=replace(GIN, model="gni"))
+    refuse("'model' must name a model", config=replace(GIN, model="gni"))
 
 
 def test_a_record_of_other_graphs_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,10 @@ def show_graph(
         return
     rows += [
         ("predicted", prediction),
-        ("scores", f"for {names[explanation.target]}; positive: evidence for it"),
+        (
+            "scores",
+            f"for {names[explanation.target]}, compared with an average node; positive: evidence for it",
+        ),
     ]
     rows += _committee_rows(explanation)
     rows += _companion_rows(explanation)
@@ -80,13 +84,18 @@ def show_graph(
     whose = "it" if explanation.levels[0].groups is None else "its group"
     where = f"the one that gets more of {whose} than of an average {noun}"
     rows.append(("", f"{one} {noun} contributes to every capsule; it is listed under {where}"))
+    lowest = explanation.levels[0]
+    if lowest.is_nearly_uniform:
+        share = f"1/{lowest.lengths.numel()}"
+        rows.append(("", f"all coefficients are close to {share}: read the scores rather than the capsules"))
     print_pairs(console, rows)
     console.print()
     elements = element_names(store)
     for row in explanation.tree["classes"]:
         head = f"{row['class']}  length {row['length']:.3f}, {100 * row['probability']:.1f} %"
         tree = Tree(Text(head, style="bold"), guide_style="dim")
-        _branches(tree, row, elements, [level.lengths.numel() for level in explanation.levels[:-1]])
+        sizes = [level.lengths.numel() for level in explanation.levels[:-1]]
+        _branches(tree, row, elements, sizes, _decimals(explanation.node_scores.abs().max().item()))
         console.print(tree)
 
 
@@ -127,7 +136,20 @@ def element_names(store: GraphStore) -> list[str]:
     return [] if numbers is None else atom_names(numbers.tolist())
 
 
-def _branches(tree: Any, entry: dict[str, Any], elements: list[str], sizes: Sequence[int]) -> None:
+def _decimals(largest: float) -> int:
+    """Decimals of scores: three, or as many as the largest one needs for two digits that are not zero."""
+    return max(3, 1 - math.floor(math.log10(largest))) if largest > 0 else 3
+
+
+def _signed(value: float, decimals: int) -> str:
+    """A number with its sign, without one if it is rounded to zero."""
+    rounded = round(value, decimals)
+    return f"{rounded:+.{decimals}f}" if rounded else f"{0:.{decimals}f}"
+
+
+def _branches(
+    tree: Any, entry: dict[str, Any], elements: list[str], sizes: Sequence[int], decimals: int
+) -> None:
     """Adds what is below a class or capsule: nodes, or capsules and the rest that adds up to its length.
 
     Args:
@@ -135,6 +157,7 @@ def _branches(tree: Any, entry: dict[str, Any], elements: list[str], sizes: Sequ
         entry (dict): A class or capsule of :attr:`Explanation.tree`.
         elements (list): Element of each node, or an empty list.
         sizes (sequence): Number of capsules of each level below the entry, lowest first.
+        decimals (int): Decimals of scores.
     """
     from rich.text import Text
 
@@ -144,7 +167,7 @@ def _branches(tree: Any, entry: dict[str, Any], elements: list[str], sizes: Sequ
         nodes.sort(key=lambda part: -abs(part["score"]))
         largest = sorted(nodes[:_MAX_NODES], key=lambda part: -part["score"])
         shown = "  ".join(
-            f"{elements[part['node']] if elements else ''}{part['node'] + 1} ({part['score']:+.3f})"
+            f"{elements[part['node']] if elements else ''}{part['node'] + 1} ({_signed(part['score'], decimals)})"
             for part in largest
         )
         more = f"  … {len(nodes) - _MAX_NODES} more" if len(nodes) > _MAX_NODES else ""
@@ -155,7 +178,7 @@ def _branches(tree: Any, entry: dict[str, Any], elements: list[str], sizes: Sequ
     for part in (part for part in capsules if part["parts"]):
         head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
         branch = tree.add(Text(f"{head}, contribution {part['contribution']:+.3f}"))
-        _branches(branch, part, elements, sizes[:-1])
+        _branches(branch, part, elements, sizes[:-1], decimals)
     for line in _rest_lines(entry, sizes[-1]):
         tree.add(Text(line, style="dim"))
 

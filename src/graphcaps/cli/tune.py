@@ -204,7 +204,9 @@ def _show(result: TuneResult, source: str, out: Path | None) -> None:
     judged = sorted(
         (trial for trial in search.trials if trial.losses), key=lambda trial: (-trial.epochs, trial.loss)
     )
-    names = {name: name.partition(".")[2] for name in search.space.options}
+    # Options that have one value in all trials say nothing.
+    varied = [name for name in search.space.options if len({str(trial.values[name]) for trial in judged}) > 1]
+    names = {name: name.partition(".")[2] for name in varied}
     numbers = ("loss", "accuracy", "epochs", *names.values())
     table = columns("trial", *numbers, right=numbers)
     for trial in judged[:_SHOWN]:
@@ -213,6 +215,11 @@ def _show(result: TuneResult, source: str, out: Path | None) -> None:
         cells = [" ".join(map(str, value)) if isinstance(value, tuple) else f"{value}" for value in values]
         table.add_row(f"{trial.number}", f"{trial.loss:.4f}", accuracy, f"{trial.epochs}", *cells)
     print_table(console, table)
+    if len(judged) > _SHOWN:
+        others = f"… and {count_noun(len(judged) - _SHOWN, 'more trial')}"
+        console.print(
+            others + ("." if out is None else f" in {out / 'trials.csv'}."), style="dim", soft_wrap=True
+        )
     ended = sum(trial.state != "running" for trial in search.trials)
     for sentence in _remarks(search, ended):
         console.print(sentence, style="dim", soft_wrap=True)

@@ -6,7 +6,6 @@ that records can be kept, reused and merged. A cell that fails leaves the others
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from graphcaps.evaluation.results_store import ResultsStore
 from graphcaps.execution.cell import Executor
 from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.models.classical import ClassicalModel
-from graphcaps.models.lookup import find_model, is_classical, model_names
+from graphcaps.models.lookup import find_model, is_classical, model_names, suggest_models
 from graphcaps.presets.model_presets import comparison_config
 from graphcaps.reproduction.paper_systems import PAPER_SYSTEMS
 from graphcaps.training.auto_config import check_run_types
@@ -340,9 +339,8 @@ def choose_models(names: Iterable[str], stores: Sequence[GraphStore]) -> tuple[s
             find_model(name)  # a package that cannot be imported is an error
             chosen.append(name)
         elif name:
-            choices = [*known, "paper", "all"]
-            near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5) or choices
-            raise ArgumentError("compare", "models", f"be among {', '.join(near)}", repr(name))
+            fix = suggest_models(name, [*known, "paper", "all"])
+            raise ArgumentError("compare", "models", "name models, 'paper' or 'all'", repr(name), fix)
     if not chosen:
         raise ArgumentError("compare", "models", "name at least one model, or 'paper' or 'all'", "none")
     return tuple(dict.fromkeys(chosen))

@@ -72,6 +72,12 @@ class ExplainedLevel(ShapeRepr):
         return hard_assignment(self.iterations[iteration], mean, self.groups)
 
     @property
+    def is_nearly_uniform(self) -> bool:
+        """Whether every coefficient is below 1.2/J, so that capsules hardly tell the input capsules apart."""
+        n, J = self.assignment.shape
+        return n > 0 and J > 1 and float(self.assignment.max()) < 1.2 / J
+
+    @property
     def lift(self) -> Tensor:
         """How many times more of each input capsule goes to each output capsule than on average, ``[n, J]``
         (:func:`graphcaps.nn.hard_assignment.lift`); ``capsule`` has the largest lift of the mean over ``groups``."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -32,6 +33,7 @@ __all__ = [
     "is_model",
     "list_models",
     "model_names",
+    "suggest_models",
 ]
 
 ENTRY_POINT_GROUP = "graphcaps.models"
@@ -72,9 +74,14 @@ def find_model(name: str) -> type[RegisteredModel]:
         _import_plugin(plugins[0])
     if name not in MODELS:
         names = model_names()
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
-        raise ArgumentError("config", "model", f"be one of {', '.join(near)}", repr(name))
+        raise ArgumentError("config", "model", "name a model", repr(name), suggest_models(name, names))
     return MODELS[name]
+
+
+def suggest_models(name: str, names: Sequence[str]) -> str:
+    """A sentence with the names that are close to a wrong one, or with all of them."""
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Names are {', '.join(names)}."
 
 
 def find_graph_model(name: str) -> type[GraphModel]:

@@ -377,3 +377,13 @@ def test_the_digest_of_a_source_follows_its_content(tmp_path):
     write_tu(tmp_path / "OTHER" / "TINY", "TINY", graphs=3)
     assert whole != source_digest(tmp_path / "OTHER" / "TINY")
     assert source_digest("planted-parts") == "planted-parts"
+
+
+def test_a_folder_that_does_not_exist_is_said_before_options_of_user_files(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name, message in (
+        ("missing/", "missing: file or folder not found"),
+        ("empty/", "a data set with a file"),
+    ):
+        with pytest.raises(DataError, match=message):
+            open_dataset(f"{tmp_path}/{name}", label="kind")

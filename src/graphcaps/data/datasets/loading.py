@@ -125,14 +125,19 @@ def open_dataset(
     if path is not None:
         read = read_user_file(path, defaults=defaults, cache=cache, **options)
         return LoadedDataset(read.store, path, read.from_cache, read.metadata)
+    local = find_dataset(name) if _is_path(name) else None
+    if local is not None and local.is_dir() and not _is_tu_folder(local):
+        return _read_tu_cached(
+            local, cache
+        )  # an error that says what the folder lacks, rather than one of an option
     for option, value in options.items():
         if value is not None:
             expected = f"be omitted for '{name}', since it applies to user files only"
             raise ArgumentError("load_dataset", option, expected, repr(value))
-    entry = None if _is_path(name) else find_entry(str(name))
+    entry = None if local is not None else find_entry(str(name))
     if entry is not None and entry.embedded:
         return _generate(entry, cache)
-    loaded = _read_tu_cached(find_dataset(name, root, download=download), cache)
+    loaded = _read_tu_cached(local or find_dataset(name, root, download=download), cache)
     if entry is None:
         return loaded
     # Set here and not in the cache: the same file may also be opened by its path.
