@@ -162,7 +162,7 @@ def test_bad_arguments_are_refused_before_the_first_fit(store):
         CrossValidation(store, FOREST, device="cuda")
     with pytest.raises(ArgumentError, match="'depth' must be one of iterations"):
         CrossValidation(store, RunConfig(model="wl-forest", model_arguments={"depth": 1}))
-    with pytest.raises(ArgumentError, match="be one of wl-forest"):
+    with pytest.raises(ArgumentError, match="Did you mean wl-forest"):
         CrossValidation(store, RunConfig(model="wl-forrest"))
 
 
