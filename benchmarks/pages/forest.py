@@ -213,14 +213,16 @@ def best_summary(cells: Mapping[str, Sequence[Row]]) -> str:
     return text
 
 
-def best_significance(cells: Mapping[str, Sequence[Row]]) -> str:
-    """Where ``best`` differs significantly from its forest and from its committee, over the folds of all divisions."""
+def forest_significance(cells: Mapping[str, Sequence[Row]]) -> str:
+    """Where ``best`` differs significantly from its forest, over the folds of all divisions."""
     against_forest = significant_sets(cells, lambda row: row["part_accuracy"][FOREST])
+    return f"differs significantly from the forest on {join_names(against_forest)}"
+
+
+def best_significance(cells: Mapping[str, Sequence[Row]]) -> str:
+    """The same, and where it differs significantly from its committee."""
     against_committee = significant_sets(cells, lambda row: row["accuracy"])
-    return (
-        f"from the forest on {join_names(against_forest)}, and from its committee on "
-        f"{join_names(against_committee)}"
-    )
+    return f"{forest_significance(cells)}, and from its committee on {join_names(against_committee)}"
 
 
 def significant_sets(cells: Mapping[str, Sequence[Row]], other: Callable[[Row], list[float]]) -> list[str]:

@@ -50,6 +50,7 @@ def statements(root: Path) -> list[str]:
         f"{row['value']:.0f} s",
         forest.summary(forest.differences(root)),
         forest.best_summary(best),
+        forest.forest_significance(best),
         f"normalised mutual information is {plain:.2f} of 1 within a graph and {everywhere[0]:.2f} over all graphs",
         f"({agreement[parts.GROUPS]['mean']['nmi']:.2f} without any model)",
         f"raises it to {blocks:.2f}, and the best of eight restarts (`--restarts 8`) to {best_of:.2f}, "

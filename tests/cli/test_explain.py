@@ -360,14 +360,26 @@ def test_small_scores_have_two_digits_and_zero_no_sign() -> None:
     assert _signed(-0.1234, 3) == "-0.123"
 
 
+@pytest.mark.parametrize(
+    ("average", "words"),
+    [(True, "compared with an average node"), (False, "compared with a node whose features are zero")],
+)
+def test_scores_name_what_they_are_compared_with(
+    average: bool, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = planted()[:1]
+    show_graph(explain_store(small_model(), store)[0], "1", store, average_reference=average)
+    assert words in capsys.readouterr().out
+
+
 def test_equal_coefficients_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     store = planted()[:1]
     explanation = explain_store(small_model(), store)[0]
     (level, *above) = explanation.levels
     J = level.assignment.size(-1)
-    for largest, is_named in ((1.1 / J, True), (1.5 / J, False)):
-        rows = torch.full_like(level.assignment, (1 - largest) / (J - 1))
-        rows[:, 0] = largest
+    for first, is_named in ((1.1 / J, True), (1.5 / J, False), (0.9 / J, True), (0.0, False)):
+        rows = torch.full_like(level.assignment, (1 - first) / (J - 1))
+        rows[:, 0] = first
         changed = replace(level, assignment=rows)
         assert changed.is_nearly_uniform == is_named
         show_graph(replace(explanation, levels=(changed, *above)), "1", store)

@@ -127,6 +127,20 @@ def test_ctrl_c_leaves_a_valid_result_and_resume_goes_on(
     assert trials[0] == trials[1]
 
 
+def test_options_that_all_trials_share_are_below_the_table(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphcaps.cli.tune._SHOWN", 2)
+    (tmp_path / "two.toml").write_text("[model]\nnum_factors = [2]\ndropout = [0.0, 0.1, 0.2]\n")
+    words = ["tune", inputs / "SMALL", "--preset", inputs / "small.toml", "--space", tmp_path / "two.toml"]
+    words += ["--folds", 3, "--sampler", "random", "--device", "cpu"]
+    several, alone = (invoke(*words, "--trials", trials).stdout for trials in (3, 1))
+    assert "The same in all of these: num_factors = 2." in several
+    assert "… and 1 more trial." in several
+    assert "dropout" in several.partition("\n")[0]
+    assert "Options: num_factors = 2, dropout = 0." in alone
+
+
 def test_a_time_limit(inputs: Path, tmp_path: Path) -> None:
     result = invoke(*_arguments(inputs, "--minutes", "1e-7", "--out", tmp_path))
     assert result.exit_code == 0

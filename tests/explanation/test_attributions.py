@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from graphcaps.explanation.attributions import edge_probability, node_attributions, reference_capsule
+from graphcaps.explanation.attributions import (
+    compares_with_average,
+    edge_probability,
+    node_attributions,
+    reference_capsule,
+)
 from graphcaps.nn import HGCN, CapsuleLayer
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
 from graphcaps.types import EdgeTable, GraphBatch, Segments
@@ -131,6 +136,7 @@ def test_a_reference_node_has_attribution_zero(formulation: str) -> None:
         model.layers[0].norm.running_mean.copy_(model.primary(graphs.x)[1].detach())
     output = model.forward_batch(graphs.as_batch(), trace=True)
     assert torch.equal(output.primary[7], reference_capsule(model))
+    assert compares_with_average(model) == (formulation == "released")
     actual = node_attributions(model, output, torch.tensor([0, 1]))
     assert_equal(actual[[1, 7]], torch.zeros(2, dtype=torch.float64), "reference nodes", 1e-12)
     assert (actual[[0, 2, 3]].abs() > 1e-6).all()

@@ -26,7 +26,7 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
-from graphcaps.cli.interrupts import says_how_to_continue
+from graphcaps.cli.interrupts import suggest_resume
 from graphcaps.cli.output import (
     columns,
     count_noun,
@@ -146,7 +146,7 @@ def compare(
     note(f"Comparing {count}: {', '.join(run.models)}.")
     quiet = form == "json"
     with (
-        says_how_to_continue(out),
+        suggest_resume(out),
         _progress(quiet=quiet) as update,
         cluster_progress(quiet=quiet or ray is None) as update_cluster,
     ):

@@ -24,7 +24,7 @@ from graphcaps.cli.fold_options import (
     load_with_splits,
     named_groups,
 )
-from graphcaps.cli.interrupts import says_how_to_continue
+from graphcaps.cli.interrupts import suggest_resume
 from graphcaps.cli.ledger_tables import show_ledgers
 from graphcaps.cli.output import (
     count_noun,
@@ -425,7 +425,7 @@ def _run(
 
     name = validation.store.name
     total = len(validation.protocols) * len(validation.seeds)
-    with says_how_to_continue(out):
+    with suggest_resume(out):
         if len(validation.finished) < total and not validation.is_classical:
             if problem := validation.checkpoints.write_problem():
                 note(problem)
@@ -450,7 +450,7 @@ def _train_on_cluster(
     from graphcaps.evaluation.joint_training import train_together
 
     parts = [part for validation in validations for part in validation.parts]
-    with says_how_to_continue(out), cluster_progress(quiet=quiet) as update:
+    with suggest_resume(out), cluster_progress(quiet=quiet) as update:
         train_together(parts, executor, on_progress=update)
 
 

@@ -201,7 +201,9 @@ def _explain_graph(
     request: _Request, selected: SelectedGraph, picture: Path | None, kind: str | None
 ) -> None:
     """Explains one graph, draws it, and searches its counterfactuals."""
+    from graphcaps.explanation.attributions import compares_with_average
     from graphcaps.explanation.counterfactual_search import find_counterfactuals
+    from graphcaps.explanation.model_inputs import unwrap_hgcn
 
     fitted, checked, classes = request.fitted, request.checked, request.classes
     explanations = request.explain(None if classes is None else (classes[selected.index],))
@@ -221,7 +223,8 @@ def _explain_graph(
         print_json(result | {"explanation": explanation.as_dict() | details})
     else:
         (reason,) = ("",) if fitted.profile is None else fitted.out_of_distribution(checked)
-        show_graph(explanation, selected.label, checked.store, reason)
+        averaged = compares_with_average(unwrap_hgcn(fitted))
+        show_graph(explanation, selected.label, checked.store, reason, average_reference=averaged)
         if not explanation.note:
             show_counterfactuals(changed, element_names(checked.store))
     if picture is not None:

@@ -39,7 +39,12 @@ _MAX_NODES = 12  # nodes shown of a capsule
 
 
 def show_graph(
-    explanation: Explanation, label: str, store: GraphStore, out_of_distribution: str = ""
+    explanation: Explanation,
+    label: str,
+    store: GraphStore,
+    out_of_distribution: str = "",
+    *,
+    average_reference: bool = True,
 ) -> None:
     """Prints the explanation of one graph as a tree: classes, capsules, nodes.
 
@@ -48,6 +53,8 @@ def show_graph(
         label (str): How the graph is named.
         store (GraphStore): The graph alone.
         out_of_distribution (str): Why it lies outside the applicability domain, or "".
+        average_reference (bool): Whether scores compare a node with the average node, else with one whose features are
+            zero. (default: True)
     """
     from rich.text import Text
     from rich.tree import Tree
@@ -62,13 +69,10 @@ def show_graph(
     if explanation.note:
         print_pairs(console, [*rows, ("predicted", prediction), ("explanation", explanation.note)])
         return
-    rows += [
-        ("predicted", prediction),
-        (
-            "scores",
-            f"for {names[explanation.target]}, compared with an average node; positive: evidence for it",
-        ),
-    ]
+    one, noun = ("an", "atom") if store.truth.get("element") is not None else ("a", "node")
+    reference = f"an average {noun}" if average_reference else f"{one} {noun} whose features are zero"
+    scores = f"for {names[explanation.target]}, compared with {reference}; positive: evidence for it"
+    rows += [("predicted", prediction), ("scores", scores)]
     rows += _committee_rows(explanation)
     rows += _companion_rows(explanation)
     rows += [("domain", f"out of distribution: {out_of_distribution}")] if out_of_distribution else []
@@ -80,7 +84,6 @@ def show_graph(
             "each capsule is under the class that it contributes most to; contributions add up to the length",
         )
     )
-    one, noun = ("an", "atom") if store.truth.get("element") is not None else ("a", "node")
     whose = "it" if explanation.levels[0].groups is None else "its group"
     where = f"the one that gets more of {whose} than of an average {noun}"
     rows.append(("", f"{one} {noun} contributes to every capsule; it is listed under {where}"))
@@ -177,7 +180,7 @@ def _branches(
     capsules = entry["parts"]
     for part in (part for part in capsules if part["parts"]):
         head = f"capsule {part['capsule'] + 1} of level {part['level']}: length {part['length']:.3f}"
-        branch = tree.add(Text(f"{head}, contribution {part['contribution']:+.3f}"))
+        branch = tree.add(Text(f"{head}, contribution {_signed(part['contribution'], 3)}"))
         _branches(branch, part, elements, sizes[:-1], decimals)
     for line in _rest_lines(entry, sizes[-1]):
         tree.add(Text(line, style="dim"))
@@ -193,15 +196,15 @@ def _rest_lines(entry: dict[str, Any], capsules_below: int) -> list[str]:
         total = sum(part["contribution"] for part in empty)
         why = f"all {'nodes' if empty[0]['level'] == 1 else 'capsules below'} contribute to them too"
         lines.append(
-            f"{count_noun(len(empty), 'capsule')} without {what} ({numbers}): contribution {total:+.3f}; {why}"
+            f"{count_noun(len(empty), 'capsule')} without {what} ({numbers}): contribution {_signed(total, 3)}; {why}"
         )
     other = capsules_below - len(capsules)
     if other:
         where = "other classes" if "class" in entry else "other capsules"
         lines.append(
-            f"{count_noun(other, 'capsule')} under {where}: contribution {entry['other_contributions']:+.3f}"
+            f"{count_noun(other, 'capsule')} under {where}: contribution {_signed(entry['other_contributions'], 3)}"
         )
-    lines.append(f"residual, the mean capsule: contribution {entry['residual_contribution']:+.3f}")
+    lines.append(f"residual, the mean capsule: contribution {_signed(entry['residual_contribution'], 3)}")
     return lines
 
 

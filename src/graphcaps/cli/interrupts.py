@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["STOPPED", "defer_interrupts", "exit_on_interrupt", "ignore_interrupts", "says_how_to_continue"]
+__all__ = ["STOPPED", "defer_interrupts", "exit_on_interrupt", "ignore_interrupts", "suggest_resume"]
 
 STOPPED = "Stopped."
 """The line on the error stream after Ctrl-C, unless a command has more to say."""
@@ -67,7 +67,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def says_how_to_continue(out: Path | None) -> Iterator[None]:
+def suggest_resume(out: Path | None) -> Iterator[None]:
     """Ends the command with exit code 130 at Ctrl-C, with a line that says how to continue.
 
     Args:

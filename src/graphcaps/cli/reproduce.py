@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
-from graphcaps.cli.interrupts import says_how_to_continue
+from graphcaps.cli.interrupts import suggest_resume
 from graphcaps.cli.output import count_noun, note, option, print_json, print_text, terminal
 from graphcaps.errors import ArgumentError
 
@@ -206,7 +206,7 @@ def _train(
     note(f"{count_noun(len(runs), 'training')} {are} missing; records go to {store.folder}.")
     quiet_cluster = quiet or executor is None
     with (
-        says_how_to_continue(store.folder),
+        suggest_resume(store.folder),
         _bars(quiet) as update,
         cluster_progress(quiet=quiet_cluster) as update_cluster,
     ):

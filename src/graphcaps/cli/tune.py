@@ -204,15 +204,14 @@ def _show(result: TuneResult, source: str, out: Path | None) -> None:
     judged = sorted(
         (trial for trial in search.trials if trial.losses), key=lambda trial: (-trial.epochs, trial.loss)
     )
-    # Options that have one value in all trials say nothing.
-    varied = [name for name in search.space.options if len({str(trial.values[name]) for trial in judged}) > 1]
-    names = {name: name.partition(".")[2] for name in varied}
+    options = {name: name.partition(".")[2] for name in search.space.options}
+    shared = {name for name in options if len({str(trial.values[name]) for trial in judged}) == 1}
+    names = {name: title for name, title in options.items() if name not in shared}
     numbers = ("loss", "accuracy", "epochs", *names.values())
     table = columns("trial", *numbers, right=numbers)
     for trial in judged[:_SHOWN]:
         accuracy = "–" if trial.accuracy is None else f"{100 * trial.accuracy:.2f}"
-        values = [trial.values[name] for name in names]
-        cells = [" ".join(map(str, value)) if isinstance(value, tuple) else f"{value}" for value in values]
+        cells = [_value_text(trial.values[name]) for name in names]
         table.add_row(f"{trial.number}", f"{trial.loss:.4f}", accuracy, f"{trial.epochs}", *cells)
     print_table(console, table)
     if len(judged) > _SHOWN:
@@ -220,6 +219,12 @@ def _show(result: TuneResult, source: str, out: Path | None) -> None:
         console.print(
             others + ("." if out is None else f" in {out / 'trials.csv'}."), style="dim", soft_wrap=True
         )
+    if shared:
+        values = ", ".join(
+            f"{options[name]} = {_value_text(best.values[name])}" for name in options if name in shared
+        )
+        heading = "The same in all of these" if len(judged) > 1 else "Options"
+        console.print(f"{heading}: {values}.", style="dim", soft_wrap=True)
     ended = sum(trial.state != "running" for trial in search.trials)
     for sentence in _remarks(search, ended):
         console.print(sentence, style="dim", soft_wrap=True)
@@ -229,6 +234,10 @@ def _show(result: TuneResult, source: str, out: Path | None) -> None:
         console.print(f"\nBest configuration: {out / 'best.toml'}", soft_wrap=True)
         command = f"graphcaps train {source} --preset {out / 'best.toml'} --out model.safetensors"
         console.print(f"Use it: {command}", soft_wrap=True)
+
+
+def _value_text(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else f"{value}"
 
 
 def _remarks(search: SearchResult, ended: int) -> Iterator[str]:

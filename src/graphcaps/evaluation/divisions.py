@@ -16,10 +16,10 @@ from graphcaps.errors import ArgumentError
 from graphcaps.evaluation.partition import Partition, fixed_splits, partition_by_groups
 from graphcaps.training.holdout import label_column_hint
 
-__all__ = ["FOLDS_SEED", "MAX_DIVISIONS", "Groups", "build_folds", "check_divisions", "group_graphs"]
+__all__ = ["FOLDS_SEED", "Groups", "build_folds", "check_divisions", "group_graphs"]
 
 FOLDS_SEED = 12345  # the same folds for every model, seed and published result; plus the number of a division
-MAX_DIVISIONS = 1_000
+_MAX_DIVISIONS = 1_000
 Groups = Sequence[int | str] | np.ndarray | Tensor | Grouping | str | Path
 
 
@@ -34,8 +34,8 @@ def check_divisions(owner: str, divisions: int, beside: str | None) -> None:
     Raises:
         ArgumentError: If it is no whole number from 1 to 1,000, or there are no folds to divide.
     """
-    if type(divisions) is not int or not 1 <= divisions <= MAX_DIVISIONS:
-        raise ArgumentError(owner, "divisions", f"be a whole number from 1 to {MAX_DIVISIONS:,}", divisions)
+    if type(divisions) is not int or not 1 <= divisions <= _MAX_DIVISIONS:
+        raise ArgumentError(owner, "divisions", f"be a whole number from 1 to {_MAX_DIVISIONS:,}", divisions)
     if beside is not None and divisions > 1:
         raise ArgumentError(owner, "divisions", f"be left out beside {beside}, which has no folds", divisions)
 

@@ -13,7 +13,13 @@ from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.reconstruction.pair_loss_naive import PAPER, RELEASED
 from graphcaps.types import GraphBatch, HGCNOutput
 
-__all__ = ["edge_probability", "node_attributions", "reference_capsule", "reference_features"]
+__all__ = [
+    "compares_with_average",
+    "edge_probability",
+    "node_attributions",
+    "reference_capsule",
+    "reference_features",
+]
 
 
 def reference_features(model: HGCN) -> Tensor:
@@ -26,6 +32,11 @@ def reference_features(model: HGCN) -> Tensor:
     if norm is None:
         return next(model.parameters()).new_zeros(model.in_channels)
     return norm.running_mean.detach().clone()
+
+
+def compares_with_average(model: HGCN) -> bool:
+    """Whether the reference capsule is the mean over training nodes, else that of a node whose features are zero."""
+    return isinstance(model.layers[0].norm, RaggedBatchNorm)
 
 
 def reference_capsule(model: HGCN) -> Tensor:

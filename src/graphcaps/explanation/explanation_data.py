@@ -73,9 +73,9 @@ class ExplainedLevel(ShapeRepr):
 
     @property
     def is_nearly_uniform(self) -> bool:
-        """Whether every coefficient is below 1.2/J, so that capsules hardly tell the input capsules apart."""
+        """Whether all coefficients are between 0.8/J and 1.2/J: capsules hardly tell the input capsules apart."""
         n, J = self.assignment.shape
-        return n > 0 and J > 1 and float(self.assignment.max()) < 1.2 / J
+        return n > 0 and J > 1 and bool((self.assignment * J - 1).abs().max() < 0.2)
 
     @property
     def lift(self) -> Tensor:

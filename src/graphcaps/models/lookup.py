@@ -80,7 +80,7 @@ def find_model(name: str) -> type[RegisteredModel]:
 
 def suggest_models(name: str, names: Sequence[str]) -> str:
     """A sentence with the names that are close to a wrong one, or with all of them."""
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
     return f"Did you mean {' or '.join(near)}?" if near else f"Names are {', '.join(names)}."
 
 

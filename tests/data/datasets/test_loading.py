@@ -387,3 +387,10 @@ def test_a_folder_that_does_not_exist_is_said_before_options_of_user_files(tmp_p
     ):
         with pytest.raises(DataError, match=message):
             open_dataset(f"{tmp_path}/{name}", label="kind")
+
+
+def test_options_of_user_files_are_refused_for_a_data_set_in_a_subfolder(tmp_path: Path) -> None:
+    write_tu(tmp_path / "outer" / "inner", "TINY", graphs=3)
+    assert len(open_dataset(tmp_path / "outer").store) == 3
+    with pytest.raises(ArgumentError, match="'label' must be omitted"):
+        open_dataset(tmp_path / "outer", label="kind")

@@ -52,9 +52,8 @@ def test_the_largest_fragment():
 
 def test_canonical_smiles_has_the_atoms_in_the_order_of_nodes():
     read = read_smiles(["OC1CC(Cl)C(=O)N1", "c1cc(F)ccc1Br"])
-    assert (
-        from_smiles(list(read.store.smiles)).smiles == read.store.smiles
-    )  # canonical SMILES stay as they are
+    # Canonical SMILES stay as they are.
+    assert from_smiles(list(read.store.smiles)).smiles == read.store.smiles
     for graph, text in enumerate(read.store.smiles):
         atoms = [atom.GetAtomicNum() for atom in chem.MolFromSmiles(text).GetAtoms()]
         assert atoms == read.store[graph].truth["element"].tolist()

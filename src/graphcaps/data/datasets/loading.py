@@ -127,9 +127,9 @@ def open_dataset(
         return LoadedDataset(read.store, path, read.from_cache, read.metadata)
     local = find_dataset(name) if _is_path(name) else None
     if local is not None and local.is_dir() and not _is_tu_folder(local):
-        return _read_tu_cached(
-            local, cache
-        )  # an error that says what the folder lacks, rather than one of an option
+        # An error that says what the folder lacks, rather than one of an option. A subfolder may have a data set.
+        with TUArchive(local):
+            pass
     for option, value in options.items():
         if value is not None:
             expected = f"be omitted for '{name}', since it applies to user files only"

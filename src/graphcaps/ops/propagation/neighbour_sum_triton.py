@@ -798,7 +798,8 @@ def neighbour_product(
     Args:
         x (Tensor): ``[*lead, V, d]``, float32.
         edges (EdgeTable): A, with or without weights.
-        scale (Tensor, optional): s, ``[*lead, V]``. (default with ``self_loops``: that of :func:`hop_scale`)
+        scale (Tensor, optional): s, ``[*lead, V]``; not read at padding. (default with ``self_loops``: that of
+            :func:`hop_scale`)
         self_loops (bool): Whether the scaled row itself is added. (default: False)
 
     Returns:

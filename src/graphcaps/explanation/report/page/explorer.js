@@ -107,7 +107,7 @@ class Explorer {
       ...hidden.map((_, level) =>
         card(hidden.length > 1 ? `Coarse graph of level ${level + 1}` : "Coarse graph", "Size: share of the graph. Lines: coarse adjacency.", coarse(level))),
       card("Class capsules", "Length and probability.", classBars(graphs, state, lit)),
-      card(`Scores for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the node scores of each capsule: what differs from average nodes. Contributions count everything, so their sign may differ.", scoreBars(graphs, state, lit), sideLegend()),
+      card(`Scores for ${graphs.className(graphs.columns.target[state.graph])}`, "Sum of the node scores of each capsule: what differs from a reference node. Contributions count everything, so their sign may differ.", scoreBars(graphs, state, lit), sideLegend()),
     ];
     clear(byId("panels"), make("div", { class: "stack" }, left.filter(Boolean)), make("div", { class: "stack" }, right));
     this.chips.show();
