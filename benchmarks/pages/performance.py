@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measure_large_sets import SIZES, title
 from benchmarks.measure_option_speed import OPTIONS
 from benchmarks.measure_search import RESULTS as SEARCH
@@ -20,6 +22,7 @@ from benchmarks.measure_server_speed import PREFIX as SERVER
 from benchmarks.measure_small_runs import PREFIX
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages.markdown import NOT_MEASURED, fill_template, table
+from benchmarks.pages.reproduction.hgcn_tables import Results
 from graphcaps.bench import read_measurements
 from graphcaps.profiling import PHASES
 
@@ -43,7 +46,7 @@ def page(root: Path) -> str:
         {
             "summary": summary(measured),
             "row": row(measured),
-            "precision": precision(measured),
+            "precision": precision(measured, Results(root / "results")),
             "phases_cuda": phases(measured, "cuda"),
             "baselines_cuda": baselines(measured, "cuda"),
             "options": options(measured),
@@ -236,15 +239,15 @@ def _gigabytes(entry: Measurement | None) -> str:
     return "–" if entry is None else f"{entry['value'] / 1000:.2f}"
 
 
-def precision(measured: Measurements) -> str:
-    """Seconds and accuracy C of five seeds in each precision."""
+def precision(measured: Measurements, results: Results) -> str:
+    """Seconds and accuracy C of five seeds in each precision, and C minus that of the records of the reproduction."""
     bases = {p: measurement_names("paper", 5, p)[0] for p in PRECISIONS}
     bases = {
         p: base for p, base in bases.items() if any(e["what"].startswith(f"{base}:") for e in measured.rows)
     }
     head, used, rows = ["data set"], [], []
     for p in bases:
-        head += [f"{p}: s", f"{p}: C", f"{p}: C\\*"]
+        head += [f"{p}: s", f"{p}: C", f"{p}: C\\*", f"{p}: C minus reproduction"]
     for name in PAPER:
         cells = [name]
         for p in bases:
@@ -256,9 +259,19 @@ def precision(measured: Measurements) -> str:
                 spread = measured.get(f"{bases[p]}: accuracy {rule}, deviation over seeds", name, "cuda")
                 cells.append(shown(mean, 2) + ("" if spread is None else f" ± {shown(spread, 2)}"))
                 used += [mean, spread]
+            c, spread = used[-4], used[-3]
+            cells.append(_difference(c, spread, results.seeds(name, "hgcn", "C")))
         if set(cells[1:]) != {"–"}:
             rows.append(cells)
     return section(head, rows, used)
+
+
+def _difference(mean: Measurement | None, spread: Measurement | None, seeds: np.ndarray) -> str:
+    """Five seeds minus the same seeds of the reproduction, ± its standard error; a dash without one of them."""
+    if mean is None or spread is None or len(seeds) != 5:
+        return "–"
+    error = math.sqrt((spread["value"] ** 2 + seeds.var(ddof=1)) / 5)
+    return f"{mean['value'] - seeds.mean():+.2f} ± {error:.2f}"
 
 
 def phases(measured: Measurements, device: str) -> str:
@@ -360,7 +373,8 @@ def gpu_tests(path: Path) -> str:
         return f"*{NOT_MEASURED.capitalize()}.*"
     found = json.loads(path.read_text("utf-8"))
     failures = [f"{name} ({each['file']})" for each in found["files"] for name in each["failures"]]
-    text = f"{found['passed']} tests in {len(found['files'])} files passed, {found['failed']} failed"
+    files = sum(each["passed"] + each["failed"] > 0 for each in found["files"])
+    text = f"{found['passed']} tests in {files} files passed, {found['failed']} failed"
     text += f": {'; '.join(failures)}." if failures else "."
     commits: dict[str, int] = {}
     for each in found["files"]:

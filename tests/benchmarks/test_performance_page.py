@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from benchmarks.measure_training_speed import PAPER, measurement_names
 from benchmarks.pages import performance
+from benchmarks.pages.reproduction.hgcn_tables import Results
 
 from graphcaps.profiling import PHASES
 
@@ -96,7 +98,7 @@ def test_every_kind_of_measurement_is_shown(tmp_path: Path) -> None:
         "| **MUTAG 2.00 ×, NCI1 2.00 ×** |",
         "| **time 1.10 ×, memory 1.00 ×** |",
         "| **row** | 100.0 | – | 101.0 | – | 500.0 | – | 501.0 | – |",
-        "| NCI1 | 4.5 | 80.12 ± 0.50 | – | 4.5 | 80.12 ± 0.50 | – |",
+        "| NCI1 | 4.5 | 80.12 ± 0.50 | – | – | 4.5 | 80.12 ± 0.50 | – | – |",
         "| phase | NCI1, tf32: ms | roofline |",
         "| hop | 0.125 | – |",
         "| **whole** | 1.25 | 31.5 % |",
@@ -105,6 +107,27 @@ def test_every_kind_of_measurement_is_shown(tmp_path: Path) -> None:
         "- `graphcaps bench X` (a GPU, torch 2.11.0, commit 0123456789ab, today)",
     ):
         assert expected in text, expected
+
+
+def test_c_of_five_seeds_is_compared_with_the_same_seeds_of_the_reproduction() -> None:
+    class Stored(Results):
+        def seeds(self, dataset: str, variant: str, rule: str) -> np.ndarray:
+            return np.array([80.0, 81.0, 80.5, 80.0, 81.0] if dataset == "NCI1" else [80.0])
+
+    base = measurement_names("paper", 5, "tf32")[0]
+    entries = [
+        _entry(f"{base}: {what}", name, "cuda", value)
+        for name in ("NCI1", "DD")
+        for what, value in (
+            ("training and evaluation", 1.5),
+            ("accuracy C", 80.25),
+            ("accuracy C, deviation over seeds", 0.5),
+        )
+    ]
+    shown = performance.precision(performance.Measurements(entries), Stored(Path("none")))
+    # Means 80.25 and 80.5, variances 0.25 and 0.25: the standard error is sqrt(0.5 / 5).
+    assert "| NCI1 | 1.5 | 80.25 ± 0.50 | – | -0.25 ± 0.32 |" in shown
+    assert "| DD | 1.5 | 80.25 ± 0.50 | – | – |" in shown
 
 
 def test_large_sets_have_their_growth_over_a_decade(tmp_path: Path) -> None:
@@ -194,7 +217,11 @@ def test_start_up_tests_and_clusters_are_shown_with_their_command(tmp_path: Path
         "`python -m benchmarks.measure_cold_start --runs empty` (a GPU, torch 2.11.0, commit 0123456789ab)"
         in shown
     )
-    files = [{"file": "tests/a.py", "failures": {"test_x": "no"}}, {"file": "tests/b.py", "failures": {}}]
+    files = [
+        {"file": "tests/a.py", "passed": 4, "failed": 1, "failures": {"test_x": "no"}},
+        {"file": "tests/b.py", "passed": 5, "failed": 0, "failures": {}},
+        {"file": "tests/skipped.py", "passed": 0, "failed": 0, "failures": {}},
+    ]
     path.write_text(json.dumps(setup | {"passed": 9, "failed": 1, "files": files}))
     assert performance.gpu_tests(path).startswith("9 tests in 2 files passed, 1 failed: test_x (tests/a.py).")
     runs = {

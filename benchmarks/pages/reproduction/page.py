@@ -92,9 +92,9 @@ def page_of(folder: Path) -> str:
         "stuck": stuck_trainings(results),
         "a1_imdb": f"{a1}",
         "coverage": coverage_table,
-        "coverage_count": f"{missing} of {total} planned cells are not measured"
+        "coverage_count": f"{missing} of {total} cells are not measured"
         if missing
-        else f"All {total} planned cells are measured",
+        else f"All {total} cells are measured",
         "above": above_the_curve(results),
         "folds_seed": join_names(sorted({f"{record.folds_seed}" for record in records}), "–"),
         "precision_name": join_names(sorted({r.config.training.precision.upper() for r in records}), "–"),
