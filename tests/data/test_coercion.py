@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,9 @@ import graphcaps
 from graphcaps import HGCNClassifier
 from graphcaps.data import coerce, to_networkx, to_pyg
 from graphcaps.data.coercion import reader_defaults
-from graphcaps.data.concatenation import concat_stores
 from graphcaps.data.label_encoding import text_code
-from graphcaps.data.precompute import precompute
 from graphcaps.data.readers.graph_metadata import ReadingWarning
 from graphcaps.data.readers.tu_writer import write_tu
-from graphcaps.data.structures.cliques import CliqueLevels
 from graphcaps.errors import DataError, GraphcapsError
 from tests.small_models import planted
 
@@ -348,43 +344,6 @@ def test_columns_of_labels_are_ordered_by_code() -> None:
     )
 
 
-def test_concatenated_stores_drop_what_was_precomputed_of_one_of_them() -> None:
-    store = planted()[:3]
-    computed = precompute(store, CliqueLevels(num_levels=1))
-    joined = concat_stores([computed, computed])
-    assert computed.structure is not None
-    assert joined.structure is None
-    assert len(joined.batch(torch.zeros(joined.num_nodes, 1)).segments.sizes) == 6
-
-
-def test_concatenated_stores_keep_names_and_shared_truth() -> None:
-    store = coerce(networks()).store
-    assert concat_stores([store[:2], store[2:]]).label_names == store.label_names
-    joined = concat_stores([planted()[:2], planted()[2:5]])
-    assert joined.truth.keys() == planted().truth.keys()
-    assert all(torch.equal(joined.truth[key], planted()[:5].truth[key]) for key in joined.truth)
-    with pytest.raises(
-        GraphcapsError, match=r"'stores' must hold stores with equally many columns of 'node_labels'"
-    ):
-        concat_stores([store, replace(store, node_labels=store.node_labels.repeat(1, 2), source_columns={})])
-
-
-def test_smiles_stay_with_the_graphs_if_all_stores_have_them() -> None:
-    pytest.importorskip("rdkit")
-    store = coerce(["OCC", "C1CC1", "CN"]).store
-    assert store.smiles == ("CCO", "C1CC1", "CN")
-    assert concat_stores([store[:1], store[1:]]).smiles == store.smiles
-    assert concat_stores([store, replace(store, smiles=None)]).smiles is None
-
-
-def test_concatenated_stores_have_one_featurizer() -> None:
-    store = replace(planted(), featurizer="standard")
-    assert concat_stores([store[:5], store[5:]]).featurizer == "standard"
-    expected = r"hold molecules that were read with the same featurizer, got standard and None\."
-    with pytest.raises(GraphcapsError, match=expected):
-        concat_stores([store, replace(store, featurizer=None)])
-
-
 # ---------------------------------------------------------------------- unclear input
 @pytest.mark.parametrize(
     ("graphs", "message"),
@@ -587,14 +546,3 @@ def test_networks_have_ids_names_and_notes() -> None:
     assert read.metadata is not None
     assert (read.metadata.ids, read.metadata.has_names) == (("compound 0", "compound 1"), True)
     assert len(read.metadata.notes) == 1
-
-
-def test_stores_with_attributes_of_other_names_are_not_concatenated() -> None:
-    store = coerce(networks(2)).store
-    unnamed = replace(store, source_columns={})
-    assert concat_stores([unnamed, store]).column_names("node_attributes") == ("age",)
-    other = replace(store, source_columns={"node_attributes": ("size",)})
-    with pytest.raises(
-        GraphcapsError, match=r"the same names of 'node_attributes', in one order, got age and size\."
-    ):
-        concat_stores([store, other])
