@@ -9,6 +9,7 @@ from graphcaps.errors import ShapeError
 from graphcaps.explanation.agreement import (
     capsule_usage,
     graphs_with_distinct_kinds,
+    nearly_uniform,
     partition_agreement,
     rank_correlation,
 )
@@ -52,6 +53,15 @@ def test_capsule_usage() -> None:
     assert capsule_usage(torch.full((8, 4), 0.25), torch.zeros(8, dtype=torch.long), PTR)[
         "entropy"
     ] == pytest.approx(1)
+
+
+def test_coefficients_are_compared_between_the_nodes_of_a_graph() -> None:
+    even, other = [0.5, 0.3, 0.2], [0.56, 0.26, 0.18]
+    unused = [0.5, 0.5, 0.0]  # counts as 0.05
+    c = torch.tensor([even, other, even, [0.1, 0.3, 0.6], unused, [0.49, 0.49, 0.02], even])
+    ptr = torch.tensor([0, 2, 4, 6, 6, 7])  # the fourth has no node, the last a single one
+    assert nearly_uniform(c, ptr).tolist() == [True, False, True, False, False]
+    assert nearly_uniform(torch.ones(3, 1), torch.tensor([0, 3])).tolist() == [False]  # one capsule
 
 
 def test_rank_correlation_depends_on_the_order_only() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from graphcaps.cli.data_options import Json, Root, Source, open_source
 from graphcaps.cli.output import columns, count_noun, format_size, option, pairs, print_json, terminal
+from graphcaps.cli.output_files import check_output_file
 from graphcaps.cli.reader_options import SplitColumn, takes_reader_options
 
 if TYPE_CHECKING:
@@ -202,6 +203,8 @@ def check(
     from graphcaps.data.quality.quality_report import quality_report
     from graphcaps.data.splits.groups import write_groups
 
+    if groups is not None:
+        check_output_file(groups, source)
     loaded = open_dataset(source, root, **reader)
     store, metadata = loaded.store, loaded.metadata
     report = quality_report(store, seconds=_MAX_SECONDS)

@@ -182,7 +182,7 @@ def evaluate(
 
     _check_options(out, variant, seeds * (ensemble or 1))
     _check_committee(CommitteeConfig(ensemble or 1, companion), protocol)
-    _check_predictions(predictions, names, protocol)
+    _check_predictions(predictions, names, protocol, groups, split)
     selection, weights = selection_metric(metric, "evaluate"), _class_weight(class_weight)
     check_folds("evaluate", names, folds, groups, split, protocol)
     check_seeded("evaluate", split, repeat, seed, repeats_folds=True)
@@ -320,8 +320,8 @@ def _check_committee(committee: CommitteeConfig, protocol: str, preset: str = ""
         raise ArgumentError("evaluate", "--companion", expected, got, fix)
 
 
-def _check_predictions(path: Path | None, names: list[str], protocol: str) -> None:
-    """Rejects a file of predictions that cannot be written, or that would hold nothing."""
+def _check_predictions(path: Path | None, names: list[str], protocol: str, *read: str | None) -> None:
+    """Rejects a file of predictions that cannot be written, that is also ``read``, or that would hold nothing."""
     if path is None:
         return
     if path.suffix.lower() != ".csv":
@@ -331,7 +331,7 @@ def _check_predictions(path: Path | None, names: list[str], protocol: str) -> No
     if protocol != "held-out":
         expected = "come with --protocol held-out, whose epoch is not selected on test graphs"
         raise ArgumentError("evaluate", "--predictions", expected, f"--protocol {protocol}")
-    check_output_file(path)
+    check_output_file(path, *names, *read)
 
 
 def _class_weight(name: str | None) -> Literal["balanced"] | None:

@@ -87,10 +87,8 @@ def show_graph(
     whose = "it" if explanation.levels[0].groups is None else "its group"
     where = f"the one that gets more of {whose} than of an average {noun}"
     rows.append(("", f"{one} {noun} contributes to every capsule; it is listed under {where}"))
-    lowest = explanation.levels[0]
-    if lowest.is_nearly_uniform:
-        share = f"1/{lowest.lengths.numel()}"
-        rows.append(("", f"all coefficients are close to {share}: read the scores rather than the capsules"))
+    if explanation.levels[0].is_nearly_uniform:
+        rows.append(("", f"all {noun}s have nearly the same coefficients: read scores rather than capsules"))
     print_pairs(console, rows)
     console.print()
     elements = element_names(store)
@@ -303,6 +301,12 @@ def show_summary(
     rows.append(
         ("entropy", f"{usage['entropy']:.3f} (0: each node belongs to one capsule, 1: to all equally)")
     )
+    similar = int(explanations.nearly_uniform.sum())
+    if similar:
+        where = f"in {count_noun(similar, 'graph')} of {len(explanations):,}"
+        rows.append(
+            ("", f"{where} all nodes have nearly the same coefficients: read scores rather than capsules")
+        )
     if explanations.mean_coefficients is None:
         rows.append(("parts", NO_MEANS_NOTE))
     print_pairs(terminal(), rows)

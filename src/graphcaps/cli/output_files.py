@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,11 +24,15 @@ RawText = Annotated[
 ]
 
 
-def check_output_file(path: Path) -> None:
-    """Rejects a path that no file can be written to.
+def check_output_file(path: Path, *inputs: str | Path | None) -> None:
+    """Rejects a path that no file can be written to, and one of the files that are read.
+
+    Args:
+        path (Path): The file to write.
+        inputs: What the command reads: paths, and other words such as names of data sets.
 
     Raises:
-        DataError: If its folder does not exist, or it is a folder, a device or a link to a missing file.
+        DataError: If its folder does not exist, or it is a folder, a device, a link to a missing file or an input.
     """
     if not path.parent.is_dir():
         found = f"none at {path.parent}"
@@ -36,6 +41,10 @@ def check_output_file(path: Path) -> None:
         raise DataError(path, "a file to write", "a link to a missing file")
     if path.exists() and not path.is_file():
         raise DataError(path, "a file to write", "a folder or a device")
+    if path.exists():
+        for each in inputs:
+            if each is not None and os.path.exists(each) and path.samefile(each):
+                raise DataError(path, "the file is read by this command", fix="Name another file to write.")
 
 
 def check_output_folder(folder: Path) -> None:

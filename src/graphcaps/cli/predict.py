@@ -118,7 +118,7 @@ def predict(
     if out is not None and out.suffix.lower() not in (".csv", ".json", ".jsonl"):
         raise ArgumentError("predict", "--out", "end in .csv, .json or .jsonl", f"'{out.name}'")
     if out is not None:
-        check_output_file(out)
+        check_output_file(out, source, model)
     from graphcaps.data.features.compatibility import describe_others
     from graphcaps.inference.fitted_model import load
     from graphcaps.inference.prediction_file import write_predictions

@@ -11,14 +11,19 @@ import torch
 from torch import Tensor
 
 from graphcaps.errors import ShapeError
+from graphcaps.nn.hard_assignment import smallest_share
 
 __all__ = [
     "capsule_usage",
     "graphs_with_distinct_kinds",
     "member_agreement",
+    "nearly_uniform",
     "partition_agreement",
     "rank_correlation",
 ]
+
+_NEARLY_EQUAL = 1.2
+"""Largest ratio of coefficients that are nearly equal."""
 
 
 def partition_agreement(
@@ -96,6 +101,27 @@ def capsule_usage(assignment: Tensor, capsule: Tensor, node_ptr: Tensor) -> dict
         "share": [round(value, 6) for value in share.tolist()],
         "used_per_graph": float((counts > 0).double().sum(-1).mean()),
     }
+
+
+def nearly_uniform(assignment: Tensor, node_ptr: Tensor) -> Tensor:
+    """Graphs whose nodes all have nearly the same coefficients, so that capsules hardly tell them apart, ``[G]``.
+
+    The largest coefficient to each capsule is then at most 1.2 times the smallest one in the graph. Coefficients below
+    the share from which a capsule is in use count as that share, as in
+    :func:`graphcaps.nn.hard_assignment.lift`. A graph of one node is not counted.
+
+    Args:
+        assignment (Tensor): Routing coefficients, ``[N, J]``.
+        node_ptr (Tensor): Offsets of the nodes of each graph, ``[G + 1]``.
+    """
+    sizes, J = node_ptr.diff(), assignment.size(-1)
+    graph = torch.arange(sizes.numel()).repeat_interleave(sizes).unsqueeze(-1).expand(-1, J)
+    c = assignment.double().clamp_min(smallest_share(J))
+    ends = c.new_ones(sizes.numel(), J)
+    largest, smallest = (
+        ends.scatter_reduce(0, graph, c, how, include_self=False) for how in ("amax", "amin")
+    )
+    return (largest <= _NEARLY_EQUAL * smallest).all(-1) & (sizes > 1) & (J > 1)
 
 
 def rank_correlation(one: Tensor, two: Tensor, node_ptr: Tensor) -> float:

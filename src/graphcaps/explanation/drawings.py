@@ -109,6 +109,10 @@ def _draw_parts(explanation: ExplanationData) -> Any:
     caption = f"Nodes per capsule{' of level 1' if len(hidden) > 1 else ''}: {listed}"
     if counts.max() == explanation.num_nodes > 1:  # one colour carries no information
         caption += ". All nodes share one capsule; use kind='scores' to see which nodes support the class."
+    elif explanation.levels[0].is_nearly_uniform:
+        caption += (
+            ". All nodes have nearly the same coefficients; use kind='scores' to see which support the class."
+        )
     figure.text(0.012, 0.015, caption, ha="left", va="bottom", fontsize=8.5, color="#444444")
     top = 0.84 if len(hidden) == 1 else 0.9
     figure.subplots_adjust(left=0.01, right=0.99, top=top, bottom=0.06, wspace=0.02, hspace=0.16)

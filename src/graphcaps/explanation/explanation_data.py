@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcaps.explanation.agreement import member_agreement
+from graphcaps.explanation.agreement import member_agreement, nearly_uniform
 from graphcaps.nn.capsule_use import CapsuleUse, count_nodes
 from graphcaps.nn.hard_assignment import hard_assignment, lift
 from graphcaps.ops.structure.modularity_groups import modularity_groups
@@ -73,9 +73,9 @@ class ExplainedLevel(ShapeRepr):
 
     @property
     def is_nearly_uniform(self) -> bool:
-        """Whether all coefficients are between 0.8/J and 1.2/J: capsules hardly tell the input capsules apart."""
-        n, J = self.assignment.shape
-        return n > 0 and J > 1 and bool((self.assignment * J - 1).abs().max() < 0.2)
+        """Whether all input capsules have nearly the same coefficients
+        (:func:`graphcaps.explanation.agreement.nearly_uniform`)."""
+        return bool(nearly_uniform(self.assignment, torch.tensor([0, self.assignment.size(0)])))
 
     @property
     def lift(self) -> Tensor:
@@ -283,6 +283,12 @@ class StoreExplanationData(ShapeRepr):
     def capsule_use(self) -> CapsuleUse:
         """Capsules in use of the lowest level, over the nodes of all graphs."""
         return CapsuleUse.from_counts(count_nodes(self.capsule, self.assignments[0].size(-1)))
+
+    @property
+    def nearly_uniform(self) -> Tensor:
+        """Graphs whose nodes have nearly the same coefficients to the capsules of the lowest level, ``[G]``
+        (:func:`graphcaps.explanation.agreement.nearly_uniform`)."""
+        return nearly_uniform(self.assignments[0], self.node_ptr)
 
     @property
     def node_graph(self) -> Tensor:

@@ -115,6 +115,7 @@ def draw_explained_molecule(explanation: ExplanationData, path: str | Path, mole
         scores=explanation.node_scores,
         scored=class_label(explanation.class_names[explanation.target]),
         numbers=None if explanation.nodes is None else [node + 1 for node in explanation.nodes.tolist()],
+        remark="nearly equal routing" if explanation.levels[0].is_nearly_uniform else "",
     )
 
 
@@ -129,6 +130,7 @@ def draw_molecule(
     scored: str = "the class",
     size: tuple[int, int] | None = None,
     numbers: Sequence[int] | None = None,
+    remark: str = "",
 ) -> None:
     """Draws a molecule with atoms coloured by capsule and a legend, as SVG or PNG by the suffix of the path.
 
@@ -149,6 +151,7 @@ def draw_molecule(
         scored (str): Name of that class, for the legend.
         size (tuple): Width and height in pixels, the legend included. (default: 700 × 420; with scores 700 × 640)
         numbers (sequence, optional): Number of each atom. (default: 1, 2, …)
+        remark (str): A last line of the legend of capsules.
 
     Raises:
         ShapeError: If there is not one capsule, group or score per atom.
@@ -175,7 +178,8 @@ def draw_molecule(
     panel_height = height // len(panels)
     drawer = drawer_class(width, height, width - _LEGEND_WIDTH, panel_height)
     _draw(drawer, molecule, panels, atom_numbers, title)
-    _draw_legend(drawer, _capsule_legend(capsules), width, 0, panel_height)
+    remarks = [(_light(WHITE), _to_ascii(remark, _MAX_LEGEND_TEXT))] if remark else []
+    _draw_legend(drawer, _capsule_legend(capsules) + remarks, width, 0, panel_height)
     if normalised is not None:
         entries = [
             (_light(score_colour(1)), _to_ascii(f"for {scored}", _MAX_LEGEND_TEXT)),

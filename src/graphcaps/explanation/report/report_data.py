@@ -109,6 +109,7 @@ def explanation_columns(
         "score_scale": score_scale,
         "edge_score": edge_scores,
         "edge_scale": edge_scale,
+        "nearly_uniform": explanations.nearly_uniform[chosen].numpy().astype(np.uint8),
     }
     if explanations.member_node_scores is not None and explanations.member_predicted is not None:
         agreeing = explanations.member_predicted[:, chosen] == explanations.predicted[chosen]

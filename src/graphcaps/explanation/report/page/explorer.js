@@ -53,7 +53,7 @@ class Explorer {
     const tops = graphs.tops(graph, 0, graphs.iterations - 1);
     const weight = this.meanWeight(), all = plural(graphs.levels[0].capsules, "capsule");
     const routing = tops
-      ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean coefficient of ${percent(weight)}`}.`
+      ? `Its nodes are assigned to ${new Set(tops).size} of ${all}${weight === null ? "" : `, with a mean coefficient of ${percent(weight)}`}.${columns.nearly_uniform[graph] ? " All of them have nearly the same coefficients: read scores rather than capsules." : ""}`
       : `With one routing iteration the coefficients to all ${all} are equal.`;
     const uses = { test: " It was a test graph.", new: "", validation: " It was a validation graph.", training: " It trained the model.", "left-out": " Training left it out, since copies have different labels." };
     const use = uses[graphs.partOf(graph)] ?? "";
