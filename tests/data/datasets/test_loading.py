@@ -389,6 +389,22 @@ def test_a_folder_that_does_not_exist_is_said_before_options_of_user_files(tmp_p
             open_dataset(f"{tmp_path}/{name}", label="kind")
 
 
+def test_a_folder_of_the_working_folder_is_not_looked_for_in_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("graphcaps.data.datasets.loading._download", lambda *_: pytest.fail("looked for"))
+    (tmp_path / "empty").mkdir()
+    write_tu(tmp_path / "outer" / "inner", "TINY", graphs=3)
+    write_tu(tmp_path / "root" / "named", "named", graphs=4)
+    (tmp_path / "named").mkdir()
+    for root in (None, tmp_path / "root"):
+        with pytest.raises(DataError, match=r"empty: expected a data set with a file"):
+            open_dataset("empty", root, label="kind")
+    assert len(open_dataset("outer").store) == 3
+    assert len(open_dataset("named", tmp_path / "root").store) == 4
+
+
 def test_options_of_user_files_are_refused_for_a_data_set_in_a_subfolder(tmp_path: Path) -> None:
     write_tu(tmp_path / "outer" / "inner", "TINY", graphs=3)
     assert len(open_dataset(tmp_path / "outer").store) == 3

@@ -125,7 +125,7 @@ def open_dataset(
     if path is not None:
         read = read_user_file(path, defaults=defaults, cache=cache, **options)
         return LoadedDataset(read.store, path, read.from_cache, read.metadata)
-    local = find_dataset(name) if _is_path(name) else None
+    local = find_dataset(name) if _is_path(name) or _is_unknown_folder(name, root) else None
     if local is not None and local.is_dir() and not _is_tu_folder(local):
         # An error that says what the folder lacks, rather than one of an option. A subfolder may have a data set.
         with TUArchive(local):
@@ -191,7 +191,7 @@ def find_dataset(name: str | Path, root: str | Path | None = None, *, download: 
     Raises:
         GraphcapsError: If it cannot be found.
     """
-    if _is_path(name):
+    if _is_path(name) or _is_unknown_folder(name, root):
         path = expand_home(name, "load_dataset", "name")
         if not path.exists():
             raise DataError(path, "file or folder not found")
@@ -325,6 +325,12 @@ def _is_path(name: str | Path) -> bool:
         return True
     # A file of the working folder is meant, not a name to look for in the network.
     return "." in name and find_entry(name) is None and Path(name).is_file()
+
+
+def _is_unknown_folder(name: str | Path, root: str | Path | None) -> bool:
+    """Whether a folder of the working folder is meant, since no data set has this name here or in the catalogue."""
+    is_folder = Path(name).is_dir() and find_entry(str(name)) is None
+    return is_folder and find_local_dataset(str(name), root) is None
 
 
 def _is_tu_folder(path: Path) -> bool:
