@@ -100,7 +100,7 @@ def test_groups_of_copies_are_written(dataset, tmp_path):
     )
     result = check(dataset, "--groups", tmp_path / "no" / "groups.csv")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no does not exist. Create it first." in result.stderr
+    assert "Create the folder first." in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,18 @@ def test_pictures(unbroken: tuple[SearchResult, Path]) -> None:
     assert "importance.svg" not in search_pictures(few)
 
 
+def test_an_option_with_one_value_has_no_importance(unbroken: tuple[SearchResult, Path]) -> None:
+    result, _ = unbroken
+    shared, *others = result.space.options
+    value = result.trials[0].values[shared]
+    trials = tuple(replace(trial, values=trial.values | {shared: value}) for trial in result.trials)
+    importances = option_importances(replace(result, trials=trials))
+    assert importances is not None
+    assert set(importances) <= set(others)
+    alike = tuple(replace(trial, values=result.trials[0].values) for trial in result.trials)
+    assert option_importances(replace(result, trials=alike)) is None
+
+
 def test_the_best_of_unfinished_trials_is_one_of_those_that_were_trained_longest() -> None:
     trials = [
         Trial(0, 0, {}, "dropped", {1: 0.1}),

@@ -53,8 +53,8 @@ def option_importances(result: SearchResult) -> dict[str, float] | None:
     """How much the validation loss depends on each option, as shares that sum to 1, the largest first.
 
     A forest is fitted to the losses after the first rung, which all trials have, and each option is permuted: its
-    importance is the mean increase of the squared error. ``None`` if fewer than eight trials have such a loss, or no
-    option changes it.
+    importance is the mean increase of the squared error. Options with one value in all trials are left out. ``None`` if
+    fewer than eight trials have such a loss, or no option changes it.
     """
     from sklearn.ensemble import RandomForestRegressor
     from sklearn.inspection import permutation_importance
@@ -63,8 +63,13 @@ def option_importances(result: SearchResult) -> dict[str, float] | None:
     judged = [trial for trial in result.trials if math.isfinite(trial.losses.get(first, math.inf))]
     if len(judged) < _MIN_TRIALS:
         return None
-    names = list(result.space.options)
-    x = np.array([[_position(result.space, name, trial) for name in names] for trial in judged])
+    positions = {
+        name: [_position(result.space, name, trial) for trial in judged] for name in result.space.options
+    }
+    names = [name for name, values in positions.items() if min(values) < max(values)]
+    if not names:
+        return None
+    x = np.array([positions[name] for name in names]).T
     y = np.array([trial.losses[first] for trial in judged])
     forest = RandomForestRegressor(_TREES, min_samples_leaf=2, random_state=0).fit(x, y)
     increases = permutation_importance(forest, x, y, n_repeats=10, random_state=0).importances_mean
