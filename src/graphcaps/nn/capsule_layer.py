@@ -16,8 +16,9 @@ from graphcaps.nn.trunk import Trunk
 from graphcaps.ops.coarsening.coarsening import clamp_adjacency, coarsen, dense_coarsen
 from graphcaps.ops.edge_kinds import check_edge_kinds
 from graphcaps.ops.propagation.normalised_dense_hop import DenseHop
-from graphcaps.ops.propagation.normalised_hop import Hop, mean_capsule
+from graphcaps.ops.propagation.normalised_hop import Hop
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
+from graphcaps.ops.ragged.reductions import segment_mean
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
 from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
 from graphcaps.ops.squash import RELEASED_EPSILON
@@ -167,9 +168,12 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         message_passing = self.trunk or self.context or self.modulation
         if self.norm is not None and message_passing is None:
             return self.norm.hop(u, edges, segments, residual=self.residual, divisor=divisor)
-        hat = u if self.norm is None else self.norm(u, segments.row_mask)
-        h = propagate(hat, edges) if message_passing is None else message_passing(hat, edges, segments)
-        return Hop(h, mean_capsule(hat, segments, divisor) if self.residual else None, u)
+        if self.norm is None:
+            rows, mean, inputs = u, segment_mean(u, segments) if self.residual else None, u
+        else:
+            rows, mean, inputs = self.norm.with_means(u, segments, residual=self.residual, divisor=divisor)
+        h = propagate(rows, edges) if message_passing is None else message_passing(rows, edges, segments)
+        return Hop(h, mean, inputs)
 
     def route(self, hop: Hop, edges: EdgeTable, segments: Segments, *, trace: bool = False) -> CapsuleLevel:
         """The second half of ``forward``: routing, and the graph of the output capsules.

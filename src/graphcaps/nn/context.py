@@ -13,7 +13,7 @@ from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
 from graphcaps.nn.ragged_batch_norm import RaggedBatchNorm
 from graphcaps.ops.edge_kinds import check_edge_kinds
-from graphcaps.ops.propagation.propagation import neighbour_sum, propagate
+from graphcaps.ops.propagation.propagation import hop_with_skip, propagate
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["Context", "ContextKind", "context_kinds"]
@@ -134,7 +134,10 @@ class Context(GraphLayer[Tensor]):
 
     def _residual(self, number: int, h: Tensor, edges: EdgeTable, segments: Segments) -> Tensor:
         """A layer of kind ``"residual"`` or ``"gated"``."""
-        hop: Tensor = self.modulations[number](h, edges, segments) if self.edge_kinds else propagate(h, edges)
+        if self.edge_kinds:
+            hop: Tensor = self.modulations[number](h, edges, segments)
+        else:
+            hop, h = hop_with_skip(h, edges)
         matrix, mask = self.weights[number], segments.row_mask
         return self._norm(number).activate_product((h, hop), matrix, mask, h, gated=self.kind == "gated")
 
@@ -142,7 +145,7 @@ class Context(GraphLayer[Tensor]):
         if self.edge_kinds:
             total: Tensor = self.modulations[number](h, edges, segments)
         else:
-            total = neighbour_sum(h, edges, with_self=True)
+            total, h = hop_with_skip(h, edges, normalised=False)
         inner = self._norm(number).activate_product((total,), self.weights[number], segments.row_mask)
         outer = cast(RaggedBatchNorm, self.outer_norms[number])
         return outer.activate_product((inner,), self.outer_weights[number], segments.row_mask, h)

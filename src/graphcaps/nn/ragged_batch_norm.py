@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from graphcaps.ops.activated_product.activated_product import Parts, activated_product
 from graphcaps.ops.batch_norm.activated_norm import activated_norm
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm, standardise
+from graphcaps.ops.batch_norm.norm_with_means import NormWithMeans, norm_with_means
 from graphcaps.ops.propagation.normalised_dense_hop import DenseHop, normalised_dense_hop
 from graphcaps.ops.propagation.normalised_hop import Hop, normalised_hop
 from graphcaps.types import EdgeTable, Segments
@@ -66,6 +67,19 @@ class RaggedBatchNorm(nn.Module):
         A mask of graphs with n rows each, ``[*lead, V / n]``, stands for all their rows.
         """
         return batch_norm(x, mask, self.weight, self.bias, self._running, **self._options)
+
+    def with_means(
+        self, x: Tensor, segments: Segments, *, residual: bool = True, divisor: int | None = None
+    ) -> NormWithMeans:
+        """Normalises the nodes of a batch, and takes the mean of every graph.
+
+        Equals ``forward`` followed by the mean, in fewer passes over the rows
+        (:func:`graphcaps.ops.batch_norm.norm_with_means.norm_with_means`); arguments as in :meth:`hop`.
+        """
+        return norm_with_means(
+            x, self.weight, self.bias, self._running, segments,
+            residual=residual, divisor=divisor, **self._options,
+        )  # fmt: skip
 
     def activate(
         self, x: Tensor, mask: Tensor | None = None, residual: Tensor | None = None, *, gated: bool = False

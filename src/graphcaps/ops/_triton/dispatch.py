@@ -137,6 +137,11 @@ def _normalised_rows(x: Tensor, parameter: Tensor) -> bool:
     return x.numel() > 0 and x.shape[:-2] == parameter.shape[:-1]
 
 
+def _norm_with_means(x: Tensor, parameter: Tensor, index: Tensor, *, training: bool) -> bool:
+    """The same while training, with one row per row of the batch."""
+    return training and _normalised_rows(x, parameter) and x.shape[:-1] == index.shape
+
+
 def _activated_product(
     one: Tensor, _two: Tensor, matrix: Tensor, parameter: Tensor, _residual: Tensor | None
 ) -> bool:
@@ -323,6 +328,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
     "edge_attention": TritonForm("propagation.edge_attention_triton", "edge_attention", _edge_attention),
     "edge_relu_sum": TritonForm("propagation.edge_relu_sum_triton", "edge_relu_sum", _edge_relu_sum),
+    "hop_with_skip": TritonForm("propagation.neighbour_sum_triton", "hop_with_skip", _along_edges),
     "next_step_keys": TritonForm("activation.activation_triton", "next_step_keys", _not_empty),
     "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics"),
     "kernel_loss": TritonForm("fused_loss.fused_loss_triton", "kernel_loss", _kernel_loss),
@@ -332,6 +338,7 @@ TRITON_FORMS: dict[str, TritonForm] = {
     "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
     "modulated_hop": TritonForm("propagation.modulated_hop_triton", "modulated_hop", _modulated_hop),
     "neighbour_sum": TritonForm("propagation.neighbour_sum_triton", "neighbour_sum", _along_edges),
+    "norm_with_means": TritonForm("batch_norm.norm_with_means_triton", "norm_with_means", _norm_with_means),
     "normalised_dense_hop": TritonForm(
         "propagation.normalised_dense_hop_triton", "normalised_dense_hop", _normalised_dense_hop
     ),
@@ -365,6 +372,7 @@ WHOLE_BATCH = frozenset(
             "batch_norm",
             "kernel_loss",
             "loss_of_rows",
+            "norm_with_means",
             "standardise",
             "normalised_dense_hop",
             "normalised_hop",

@@ -7,7 +7,7 @@ running averages. The gradient needs two sums per column in the same two steps, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -17,13 +17,17 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
+from graphcaps.ops.ragged.ragged_triton import mean_weight
 
 __all__ = [
     "Grid",
+    "MeanGradient",
     "add_tables",
     "batch_norm",
     "combine_statistics",
     "mask_bytes",
+    "norm_gradients",
+    "normalise_rows",
     "real_rows",
     "row_statistics",
     "rows_gradient",
@@ -154,10 +158,22 @@ def _normalise_kernel(  # type: ignore[no-untyped-def]
     tl.store(out + origin + local, tl.where(valid, values, 0.0), mask=(rows < V)[:, None] & wide[None, :])
 
 
-@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH"])
+@triton.jit
+def _of_means(  # type: ignore[no-untyped-def]
+    mean_grad, index, graphs, replica, rows, real, columns, wide, C, B, divisor
+):
+    """Gradient of normalised rows from that of the mean of their graph, 0 where rows are not real."""
+    graph = tl.load(index + rows, mask=real, other=0).to(tl.int64)
+    weight = mean_weight(replica * (B + 1) + graph, real, graphs, divisor)
+    at = (replica * B + graph)[:, None] * C + columns[None, :]
+    return weight[:, None] * tl.load(mean_grad + at, mask=real[:, None] & wide[None, :], other=0.0)
+
+
+@triton.jit(do_not_specialize=["V", "units", "parts", "tiles", "EACH", "B"])
 def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, grad_sum, grad_hat_sum, V, units, parts, tiles, EACH, epsilon,
-    UNIT: tl.constexpr, MASKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    x, grad, mask, mean, var, mean_grad, index, graphs, grad_sum, grad_hat_sum,
+    V, units, parts, tiles, EACH, B, divisor, epsilon,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, MEAN_GRADIENT: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Sums of dy and of dy x̂ over the real rows of each part."""
     C = units * UNIT
@@ -175,9 +191,14 @@ def _gradient_sums_kernel(  # type: ignore[no-untyped-def]
     for tile in range(0, tiles):
         first_row = begin + tile * ROWS
         rows = first_row + tl.arange(0, ROWS)
-        valid = real_rows(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
+        real = real_rows(mask, base, rows, V, EACH, MASKED)
+        valid = real[:, None] & wide[None, :]
         origin = (base + first_row) * C
         dy = tl.load(grad + origin + local, mask=valid, other=0.0)
+        if MEAN_GRADIENT:
+            dy += _of_means(
+                mean_grad, index + base, graphs, replica, rows, real, columns, wide, C, B, divisor
+            )
         hat = (tl.load(x + origin + local, mask=valid, other=0.0) - centre[None, :]) * scale[None, :]
         first += dy
         second += dy * hat
@@ -207,12 +228,12 @@ def _add_kernel(  # type: ignore[no-untyped-def]
     tl.store(two_out + column_offset, tl.sum(second, 0), mask=wide)
 
 
-@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH"])
+@triton.jit(do_not_specialize=["V", "units", "blocks", "EACH", "B"])
 def _gradient_kernel(  # type: ignore[no-untyped-def]
-    x, grad, mask, mean, var, weight, grad_hat_sum, grad_sum, count, extra_grad, dx,
-    V, units, blocks, EACH, epsilon,
-    UNIT: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, EXTRA_GRAD: tl.constexpr, ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    x, grad, mask, mean, var, weight, grad_hat_sum, grad_sum, count, mean_grad, index, graphs, extra_grad, dx,
+    V, units, blocks, EACH, B, divisor, epsilon,
+    UNIT: tl.constexpr, MASKED: tl.constexpr, TRAINED: tl.constexpr, MEAN_GRADIENT: tl.constexpr,
+    EXTRA_GRAD: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the rows; a further gradient of the rows (``extra_grad``) is added."""
     C = units * UNIT
@@ -225,10 +246,15 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     column_offset = replica * C + columns
     scale = tl.rsqrt(tl.load(var + column_offset, mask=wide, other=1.0) + epsilon)
     gamma = tl.load(weight + column_offset, mask=wide, other=0.0)
-    valid = real_rows(mask, base, rows, V, EACH, MASKED)[:, None] & wide[None, :]
+    real = real_rows(mask, base, rows, V, EACH, MASKED)
+    valid = real[:, None] & wide[None, :]
     origin = (base + first_row) * C
     local = tl.arange(0, ROWS)[:, None] * C + columns[None, :]
     dx_tile = tl.load(grad + origin + local, mask=valid, other=0.0)
+    if MEAN_GRADIENT:
+        dx_tile += _of_means(
+            mean_grad, index + base, graphs, replica, rows, real, columns, wide, C, B, divisor
+        )
     if TRAINED:
         # The statistics depend on the rows, too: common shifts and scalings have no gradient.
         n = tl.maximum(tl.load(count + replica), 1.0)
@@ -331,7 +357,7 @@ def combine_statistics(
     return mean, var, count
 
 
-def _normalised(
+def normalise_rows(
     x: Tensor,
     mask: Tensor | None,
     mean: Tensor,
@@ -340,6 +366,15 @@ def _normalised(
     bias: Tensor | None,
     epsilon: float,
 ) -> Tensor:
+    """Rows ``[*lead, V, C]`` normalised by given statistics, 0 at padding; all tensors are contiguous.
+
+    Args:
+        x (Tensor): Rows; padding may hold anything.
+        mask (Tensor, optional): From :func:`mask_bytes`.
+        mean, var (Tensor): Statistics, ``[*lead, C]``.
+        weight, bias (Tensor, optional): γ and β, ``[*lead, C]``; both or none.
+        epsilon (float): Added to the variance.
+    """
     out, g = torch.empty_like(x), Grid(x)
     _normalise_kernel[g.row_grid](
         x, x if mask is None else mask, mean, var, x if weight is None else weight,
@@ -348,6 +383,29 @@ def _normalised(
         ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     return out
+
+
+class MeanGradient(NamedTuple):
+    """Gradient of the means of graphs, which is added to that of their rows.
+
+    Args:
+        grad (Tensor): ``[*lead, B, C]``, contiguous.
+        graph (Tensor): Graph of each row, ``[*lead, V]``, contiguous.
+        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``, contiguous.
+        divisor (float): Of the sum of a graph; 0 stands for its number of rows.
+    """
+
+    grad: Tensor
+    graph: Tensor
+    ptr: Tensor
+    divisor: float
+
+    @staticmethod
+    def arguments(means: MeanGradient | None, unused: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, float]]:
+        """Pointers and numbers as kernels take them."""
+        if means is None:
+            return (unused, unused, unused), (0, 0.0)
+        return means[:3], (means.grad.size(-2), means.divisor)
 
 
 def _gradient(
@@ -360,17 +418,59 @@ def _gradient(
     statistics: tuple[Tensor, Tensor, Tensor | None],
     epsilon: float,
     extra_grad: Tensor | None,
+    means: MeanGradient | None = None,
 ) -> Tensor:
     dx, g = torch.empty_like(x), Grid(x)
     mean, var, count = statistics
+    pointers, numbers = MeanGradient.arguments(means, x)
     _gradient_kernel[g.row_grid](
         x, grad, x if mask is None else mask, mean, var, weight, dweight, dbias,
-        x if count is None else count, x if extra_grad is None else extra_grad.contiguous(), dx,
-        g.V, g.units, g.blocks, rows_of_entry(mask, g.V), epsilon,
-        UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None, EXTRA_GRAD=extra_grad is not None,
-        ROWS=g.rows, WIDTH=g.width, num_warps=4,
+        x if count is None else count, *pointers, x if extra_grad is None else extra_grad.contiguous(), dx,
+        g.V, g.units, g.blocks, rows_of_entry(mask, g.V), *numbers, epsilon,
+        UNIT=g.unit, MASKED=mask is not None, TRAINED=count is not None, MEAN_GRADIENT=means is not None,
+        EXTRA_GRAD=extra_grad is not None, ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     return dx
+
+
+def norm_gradients(
+    x: Tensor,
+    grad: Tensor,
+    mask: Tensor | None,
+    weight: Tensor,
+    statistics: tuple[Tensor, Tensor, Tensor | None],
+    epsilon: float,
+    *,
+    of_rows: bool = True,
+    extra_grad: Tensor | None = None,
+    means: MeanGradient | None = None,
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Gradients of the rows, if they are asked for, and of γ and β; all tensors are contiguous.
+
+    Args:
+        x, grad (Tensor): Rows, and the gradient of the normalised ones, ``[*lead, V, C]``.
+        mask (Tensor, optional): From :func:`mask_bytes`.
+        weight (Tensor): γ, ``[*lead, C]``.
+        statistics (tuple): Mean, variance and number of the rows; no number if they are constants.
+        epsilon (float): Added to the variance.
+        of_rows (bool): Whether the gradient of the rows is needed.
+        extra_grad (Tensor, optional): A further gradient of ``x``.
+        means (MeanGradient, optional): Added to ``grad``.
+    """
+    g, (mean, var, _) = Grid(x), statistics
+    grad_sum, grad_hat_sum = g.table(x), g.table(x)
+    pointers, numbers = MeanGradient.arguments(means, x)
+    _gradient_sums_kernel[g.part_grid](
+        x, grad, x if mask is None else mask, mean, var, *pointers, grad_sum, grad_hat_sum,
+        g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V), *numbers, epsilon,
+        UNIT=g.unit, MASKED=mask is not None, MEAN_GRADIENT=means is not None,
+        ROWS=g.summed, WIDTH=g.width, num_warps=4,
+    )  # fmt: skip
+    dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
+    dx = None
+    if of_rows:
+        dx = _gradient(x, grad, mask, weight, dweight, dbias, statistics, epsilon, extra_grad, means)
+    return dx, dweight, dbias
 
 
 def add_tables(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
@@ -424,26 +524,22 @@ class _Normalise(torch.autograd.Function):
         weight = weight.contiguous()
         ctx.save_for_backward(x, weight, mask, mean, var, count)
         ctx.epsilon = epsilon
-        return _normalised(x, mask, mean, var, weight, bias.contiguous(), epsilon)
+        return normalise_rows(x, mask, mean, var, weight, bias.contiguous(), epsilon)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, mask, mean, var, count = ctx.saved_tensors
-        grad = grad.contiguous()
-        g = Grid(x)
-        grad_sum, grad_hat_sum = g.table(x), g.table(x)
-        mask_or_x = x if mask is None else mask
-        _gradient_sums_kernel[g.part_grid](
-            x, grad, mask_or_x, mean, var, grad_sum, grad_hat_sum,
-            g.V, g.units, g.parts, g.tiles, rows_of_entry(mask, g.V), ctx.epsilon,
-            UNIT=g.unit, MASKED=mask is not None, ROWS=g.summed, WIDTH=g.width, num_warps=4,
-        )  # fmt: skip
-        dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
-        dx = None
-        if ctx.needs_input_grad[0]:
-            dx = _gradient(x, grad, mask, weight, dweight, dbias, (mean, var, count), ctx.epsilon, None)
-        return dx, dweight, dbias, None, None, None, None, None
+        x, weight, mask, *statistics = ctx.saved_tensors
+        gradients = norm_gradients(
+            x,
+            grad.contiguous(),
+            mask,
+            weight,
+            tuple(statistics),
+            ctx.epsilon,
+            of_rows=ctx.needs_input_grad[0],
+        )
+        return *gradients, None, None, None, None, None
 
 
 def batch_norm(
@@ -479,4 +575,4 @@ def standardise(
     """(x − mean) / √(variance + ε) without γ, β and gradient; arguments as in :func:`batch_norm`."""
     x, mask = x.detach().contiguous(), mask_bytes(mask)
     mean, var = row_statistics(x, mask, running, momentum)[:2] if training else running
-    return _normalised(x, mask, mean, var, None, None, epsilon)
+    return normalise_rows(x, mask, mean, var, None, None, epsilon)

@@ -8,7 +8,8 @@ the rows of the graph; x is split into bfloat16 pieces, so that the products are
 sums have a fixed order. Edges with weights are read from the lists, a weight beside each neighbour (``WEIGHTED``).
 
 Both forms can normalise the rows that they read (``NORMED``), and in the backward pass add the gradient of every
-graph's mean (``MEAN_GRADIENT``) and store the sums that the gradients of γ and β need (``GRADIENT_SUMS``).
+graph's mean (``MEAN_GRADIENT``) and store the sums that the gradients of γ and β need (``GRADIENT_SUMS``). Both can add
+other rows (``ADDED``): in the backward pass of a skip connection, its gradient.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
+from graphcaps.ops.ragged.ragged_triton import mean_weight
 from graphcaps.types import EdgeTable
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "adjacency_product",
     "hop_scale",
     "hop_sums",
+    "hop_with_skip",
     "neighbour_lists",
     "neighbour_sum",
     "propagate",
@@ -148,14 +152,6 @@ def _affine(mean, var, gamma, beta, offset, wide, epsilon, AFFINE: tl.constexpr)
 @triton.jit
 def _normalise(values, centre, factor, shift):  # type: ignore[no-untyped-def]
     return (values - centre[None, :]) * factor[None, :] + shift[None, :]
-
-
-@triton.jit
-def _mean_weight(graph, real, graphs, divisor):  # type: ignore[no-untyped-def]
-    """Weight of a row in its graph's mean: 1 / divisor, or 1 / number of rows if that is 0."""
-    start = tl.load(graphs + graph, mask=real, other=0)
-    size = (tl.load(graphs + graph + 1, mask=real, other=0) - start).to(tl.float32)
-    return 1.0 / tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
 
 
 @triton.jit
@@ -338,12 +334,11 @@ def _lists_at(starts, counts, first, rows, V):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["B", "V", "units", "parts", "EACH"])
 def _lists_product_kernel(  # type: ignore[no-untyped-def]
-    x, out, tails, starts, counts, first, neighbours, weight, scale,
+    x, out, tails, added, starts, counts, first, neighbours, weight, scale,
     mean, var, gamma, beta, before, mean_grad, index, graphs, grad_sums, grad_hat_sums, epsilon, divisor,
     B, V, units, parts, EACH, UNIT: tl.constexpr, WEIGHTED: tl.constexpr, SELF_LOOPS: tl.constexpr,
-    NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr,
-    MEAN_GRADIENT: tl.constexpr, LONG: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr, ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
+    NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr, MEAN_GRADIENT: tl.constexpr, ADDED: tl.constexpr,
+    LONG: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Computes EACH blocks of rows. Lists are loaded two blocks ahead and first neighbours one, so that a block waits
     for one load only; the sums for γ and β stay in registers until the end."""
@@ -358,6 +353,7 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
     x += base * D
     out += base * D
     tails += base * D
+    added += base * D
     before += base * D
     starts += base
     counts += base
@@ -392,18 +388,20 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
         offsets = (rows.to(tl.int64) * D if LONG else rows * D) + columns[None, :]
         valid = real & wide[None, :]
         total = tl.zeros([ROWS, WIDTH], tl.float32)
-        row_scale, part, inputs, rest = total, total, total, total  # not read
+        row_scale, part, inputs, rest, other = total, total, total, total, total  # not read
         if SELF_LOOPS:
             row_scale = tl.load(scale + rows, mask=real, other=0.0)
             total = tl.load(x + offsets, mask=valid, other=0.0)
         if MEAN_GRADIENT:
-            share = _mean_weight(replica * (B + 1) + graph, real, graphs, divisor)
+            share = mean_weight(replica * (B + 1) + graph, real, graphs, divisor)
             part = tl.load(mean_grad + (replica * B + graph) * D + columns[None, :], mask=valid, other=0.0)
             part *= share
         if GRADIENT_SUMS:
             inputs = tl.load(before + offsets, mask=valid, other=0.0)
         if TAIL:  # the sum of the rest of a long list
             rest = tl.load(tails + offsets, mask=valid & (count > HEAD), other=0.0)
+        if ADDED:
+            other = tl.load(added + offsets, mask=valid, other=0.0)
         if SELF_LOOPS:
             if NORMED:
                 total = _normalise(total, centre, factor, shift)
@@ -425,6 +423,8 @@ def _lists_product_kernel(  # type: ignore[no-untyped-def]
             total *= row_scale
         if MEAN_GRADIENT:
             total += part
+        if ADDED:
+            total += other
         if GRADIENT_SUMS:
             total = tl.where(valid, total, 0.0)
             grad_sum += total
@@ -460,11 +460,11 @@ def _twice_the_bits(word, T: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit(do_not_specialize=["B", "V", "units"])
 def _bits_kernel(  # type: ignore[no-untyped-def]
-    x, out, table, words, scale,
+    x, out, added, table, words, scale,
     mean, var, gamma, beta, before, mean_grad, index, sizes, grad_sums, grad_hat_sums, epsilon, divisor, B, V, units,
     UNIT: tl.constexpr, SELF_LOOPS: tl.constexpr, NORMED: tl.constexpr, GRADIENT_SUMS: tl.constexpr,
-    MEAN_GRADIENT: tl.constexpr, PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr, C: tl.constexpr,
-    WIDTH: tl.constexpr,
+    MEAN_GRADIENT: tl.constexpr, ADDED: tl.constexpr, PIECES: tl.constexpr, LONG: tl.constexpr, T: tl.constexpr,
+    C: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     d = units * UNIT
     replica = tl.program_id(1).to(tl.int64)
@@ -519,9 +519,11 @@ def _bits_kernel(  # type: ignore[no-untyped-def]
     if SELF_LOOPS:
         total *= tl.load(scale + row, mask=used, other=0.0)[:, None]
     if MEAN_GRADIENT:
-        share = tl.where(used, _mean_weight(replica * (B + 1) + graph, real, sizes, divisor), 0.0)
+        share = tl.where(used, mean_weight(replica * (B + 1) + graph, real, sizes, divisor), 0.0)
         part = tl.load(mean_grad + (replica * B + graph) * d + columns, mask=wide & real, other=0.0)
         total += share[:, None] * part[None, :]
+    if ADDED:
+        total += tl.load(added + base * d + offsets, mask=valid, other=0.0)
     if GRADIENT_SUMS:
         _store_gradient_sums(
             total, offsets, valid, columns, wide, replica, program, d,
@@ -680,6 +682,7 @@ def _lists_product(
     self_loops: bool,
     terms: NormTerms | None = None,
     dtype: torch.dtype | None = None,
+    added: Tensor | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     x = x.contiguous()
     out = torch.empty_like(x, dtype=dtype)
@@ -708,9 +711,10 @@ def _lists_product(
     if not small:
         _sum_long_lists(x, tails, lists, first, edges.neighbours, weight, scale_or_x, rest, dict(common))
     _lists_product_kernel[(replicas * parts, across)](
-        x, out, tails, *lists, first, edges.neighbours, weight, scale_or_x, *rest, V, d // unit, parts, each,
+        x, out, tails, x if added is None else added.contiguous(), *lists, first, edges.neighbours, weight, scale_or_x,
+        *rest, V, d // unit, parts, each,
         **common, GRADIENT_SUMS=_switches(terms)["GRADIENT_SUMS"], MEAN_GRADIENT=_switches(terms)["MEAN_GRADIENT"],
-        TAIL=not small, **options,
+        ADDED=added is not None, TAIL=not small, **options,
     )  # fmt: skip
     return out, tables
 
@@ -728,6 +732,7 @@ def _bits_product(
     precision: str,
     terms: NormTerms | None = None,
     dtype: torch.dtype | None = None,
+    added: Tensor | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """As :func:`graphcaps.ops.propagation.neighbour_sum_triton.adjacency_product`, with adjacency bits."""
     assert edges.bits is not None
@@ -744,10 +749,11 @@ def _bits_product(
     tables = None if terms is None else terms.tables(replicas, tiles)
     *pointers, _ = _pointers(terms, tables, x)
     _bits_kernel[(tiles, replicas, triton.cdiv(d, width))](
-        x, out, tile_table(edges, height), edges.bits.words,
+        x, out, x if added is None else added.contiguous(), tile_table(edges, height), edges.bits.words,
         x if scale is None else scale.detach().contiguous(),
         *pointers, B, V, d // unit,
-        UNIT=unit, SELF_LOOPS=self_loops, **_switches(terms), PIECES=_PIECES[precision], LONG=V * d >= 2**31,
+        UNIT=unit, SELF_LOOPS=self_loops, **_switches(terms), ADDED=added is not None, PIECES=_PIECES[precision],
+        LONG=V * d >= 2**31,
         T=height, C=_WORD, WIDTH=width, num_warps=BIT_TILES.warps, num_stages=BIT_TILES.stages,
         maxnreg=BIT_TILES.registers,
     )  # fmt: skip
@@ -762,16 +768,18 @@ def adjacency_product(
     precision: str,
     terms: NormTerms | None = None,
     dtype: torch.dtype | None = None,
+    added: Tensor | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
     """The product and, in a backward pass with ``terms``, the tables of gradient sums ``[replicas, parts, d]``.
 
-    The result is rounded to ``dtype``; by default, it has that of x.
+    The result is rounded to ``dtype``; by default, it has that of x. ``added [*lead, V, d]`` is added to it, except at
+    padding.
     """
     if self_loops and scale is None:
         scale = hop_scale(edges)
     if _use_bits(edges):
-        return _bits_product(x, edges, scale, self_loops, precision, terms, dtype)
-    return _lists_product(x, edges, scale, self_loops, terms, dtype)
+        return _bits_product(x, edges, scale, self_loops, precision, terms, dtype, added)
+    return _lists_product(x, edges, scale, self_loops, terms, dtype, added)
 
 
 class _AdjacencyProduct(torch.autograd.Function):
@@ -819,6 +827,31 @@ def propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tenso
     """As :func:`graphcaps.ops.propagate`; edge weights and scale get no gradient."""
     # Computed here and not by the product, so that the product of the backward pass has it too.
     return neighbour_product(x, edges, hop_scale(edges) if scale is None else scale, self_loops=True)
+
+
+class _HopWithSkip(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, edges: EdgeTable, scale: Tensor, precision: str
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        ctx.arguments = edges, scale, precision
+        return adjacency_product(x, edges, scale, True, precision)[0], x.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, skip_grad: Tensor | None) -> Any:
+        edges, scale, precision = ctx.arguments
+        if grad is not None:
+            skip_grad = adjacency_product(grad, edges, scale, True, precision, added=skip_grad)[0]
+        return skip_grad, None, None, None
+
+
+def hop_with_skip(x: Tensor, edges: EdgeTable, normalised: bool) -> tuple[Tensor, Tensor]:
+    """As :func:`graphcaps.ops.propagation.propagation.hop_with_skip`; edge weights get no gradient."""
+    scale = hop_scale(edges) if normalised else x.new_ones(edges.node.shape)
+    results: tuple[Tensor, Tensor] = _HopWithSkip.apply(x, edges, scale, dot_precision())
+    return results
 
 
 def weighted_degrees(edges: EdgeTable, weight: Tensor) -> Tensor:

@@ -12,10 +12,9 @@ from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm
 from graphcaps.ops.propagation.adjacency_tiles import adjacency_tiles, tile_hop
 from graphcaps.ops.propagation.propagation import propagate
 from graphcaps.ops.ragged.reductions import segment_mean
-from graphcaps.ops.ragged.tiles import segment_sum
 from graphcaps.types import EdgeTable, Segments
 
-__all__ = ["Hop", "mean_capsule", "normalised_hop"]
+__all__ = ["Hop", "normalised_hop"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def normalised_hop(
         edges (EdgeTable): A.
         segments (Segments): Which row belongs to which graph.
         residual (bool): Whether the mean is computed. (default: True)
-        divisor (int, optional): As in :func:`mean_capsule`.
+        divisor (int, optional): As in :func:`graphcaps.ops.ragged.reductions.segment_mean`.
     """
     form = select(
         "normalised_hop",
@@ -97,9 +96,4 @@ def _normalised_hop(
     matrices = adjacency_tiles(edges, segments, hat.dtype)
     if matrices is not None:
         return *tile_hop(hat, matrices, segments.sizes, divisor, residual), u
-    return propagate(hat, edges), mean_capsule(hat, segments, divisor) if residual else None, u
-
-
-def mean_capsule(u: Tensor, segments: Segments, divisor: int | None = None) -> Tensor:
-    """Sum of the capsules of each graph over ``divisor``, or over their number, ``[*lead, B, d]``."""
-    return segment_sum(u, segments) / float(divisor) if divisor else segment_mean(u, segments)
+    return propagate(hat, edges), segment_mean(hat, segments, divisor) if residual else None, u

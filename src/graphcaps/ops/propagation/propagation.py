@@ -21,6 +21,7 @@ __all__ = [
     "dense_propagate",
     "edge_list",
     "flat_csr",
+    "hop_with_skip",
     "induced_scale",
     "neighbour_count",
     "neighbour_mean",
@@ -49,6 +50,26 @@ def propagate(x: Tensor, edges: EdgeTable, scale: Tensor | None = None) -> Tenso
     """
     form = select("propagate", _propagate, x, edges.node, edges.weight, reference=_propagate_reference)
     return form(x, edges, scale)
+
+
+@full_precision
+def hop_with_skip(x: Tensor, edges: EdgeTable, *, normalised: bool = True) -> tuple[Tensor, Tensor]:
+    """A hop, and its input for a skip connection.
+
+    Equals ``propagate(x, edges), x``, or ``neighbour_sum(x, edges, with_self=True), x``. What else reads x should read
+    the second result: its gradient then joins that of the hop without a further pass over the rows.
+
+    Args:
+        x (Tensor): One row per node of the batch, ``[*lead, V, d]``.
+        edges (EdgeTable): Its edges; A has their weights if there are any.
+        normalised (bool): Whether the hop is that of :func:`propagate`. (default: True)
+    """
+    form = select("hop_with_skip", _hop_with_skip, x, edges.node, edges.weight)
+    return form(x, edges, normalised)
+
+
+def _hop_with_skip(x: Tensor, edges: EdgeTable, normalised: bool) -> tuple[Tensor, Tensor]:
+    return (propagate(x, edges) if normalised else neighbour_sum(x, edges, with_self=True)), x
 
 
 def induced_scale(edges: EdgeTable, mask: Tensor, dtype: torch.dtype) -> Tensor:

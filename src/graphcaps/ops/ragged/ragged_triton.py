@@ -22,6 +22,7 @@ __all__ = [
     "CHUNK",
     "chunk_bounds",
     "count_chunks",
+    "mean_weight",
     "ragged_sum",
     "rows_per_chunk",
     "segment_broadcast",
@@ -45,6 +46,17 @@ def count_chunks(max_size: int | None) -> int:
 def rows_per_chunk(parts: int, rows: int) -> int:
     """Rows of a chunk if the largest graph is split into ``parts``: all of them if it is not split."""
     return CHUNK if parts > 1 else rows
+
+
+@triton.jit
+def mean_weight(graph, real, graphs, divisor):  # type: ignore[no-untyped-def]
+    """Weight of a row in the mean of its graph: 1 / divisor, or 1 / number of rows if that is 0.
+
+    ``graph`` are entries of the offsets ``graphs``, those of other replicas included.
+    """
+    start = tl.load(graphs + graph, mask=real, other=0)
+    size = (tl.load(graphs + graph + 1, mask=real, other=0) - start).to(tl.float32)
+    return 1.0 / tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
 
 
 @triton.jit

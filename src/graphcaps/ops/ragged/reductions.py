@@ -11,12 +11,13 @@ from graphcaps.types import Segments
 __all__ = ["clear_padding", "segment_max", "segment_mean"]
 
 
-def segment_mean(x: Tensor, segments: Segments) -> Tensor:
-    """Mean over the rows of each graph, ``[*lead, V, d]`` to ``[*lead, B, d]``.
+def segment_mean(x: Tensor, segments: Segments, divisor: float | None = None) -> Tensor:
+    """Mean over the rows of each graph, or their sum over ``divisor``, ``[*lead, V, d]`` to ``[*lead, B, d]``.
 
     Padding rows are left out; a graph without rows has 0.
     """
-    return segment_sum(x, segments) / segments.sizes.to(x.dtype).clamp_min(1).unsqueeze(-1)
+    total = segment_sum(x, segments)
+    return total / (divisor or segments.sizes.to(x.dtype).clamp_min(1).unsqueeze(-1))
 
 
 def segment_max(x: Tensor, segments: Segments) -> Tensor:
