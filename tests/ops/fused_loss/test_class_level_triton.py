@@ -124,7 +124,7 @@ def test_equals_the_layers(
         ("gradient of the scores", level.dscores, dscores),
     ):
         assert_equal(found.cpu().double()[real], value.detach()[real], name, 2e-5)
-    assert_equal(level.margin.cpu().double().sum(1), losses.detach(), "margin loss", 2e-5)
+    assert_equal(level.margin.cpu().double().sum((1, 2)), losses.detach(), "margin loss", 2e-5)
 
 
 def test_hop_matrices_clamp_and_normalise(kernel_device: str) -> None:

@@ -19,10 +19,10 @@ def _device(kernel_device: str, empty_is_nan: None) -> None:
 
 
 def _inputs(num_graphs: int, num_parts: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Margin losses, parts of the sum over pairs, and sizes, of three replicas; the second one has no nodes."""
+    """Parts of margin loss and of the sum over pairs, and sizes, of three replicas; the second one has no nodes."""
     generator = torch.Generator().manual_seed(num_graphs)
     sizes = torch.randint(0, 40, (3, num_graphs), generator=generator)
-    margin, parts = (torch.rand(3, count, generator=generator) for count in (num_graphs, num_parts))
+    margin, parts = (torch.rand(3, count, generator=generator) for count in (2 * num_graphs, num_parts))
     sizes[1], margin[1], parts[1] = 0, 0, 0
     return margin, parts, sizes
 

@@ -119,7 +119,7 @@ def _capsules(
     hopped[n:] = float("nan")
     weight, constant = numbers(J, d, d) / d**0.5, numbers(J, B, d)
     gamma, beta = (1 + numbers(d) / 4).requires_grad_(), numbers(d).requires_grad_()
-    dG_above, shared_above = numbers(classes, B, d), numbers(B, d)
+    dG_above, ds_above = numbers(classes, B, d), numbers(classes, B, d)
 
     def add(rows: Tensor) -> Tensor:
         return torch.zeros(B, *rows.shape[1:], dtype=torch.float64).index_add(0, graph, rows)
@@ -134,14 +134,14 @@ def _capsules(
     normalised = _normalise(rows, gamma, beta).view(u.shape)
     loss = (torch.einsum("boj,bjd->obd", class_hopped[real], normalised) * dG_above[:, real]).sum()
     if options["class_residual"]:
-        loss = loss + (normalised.mean(1) * shared_above[real]).sum()
+        loss = loss + (normalised.mean(1) * ds_above[:, real].sum(0)).sum()
     ds, dG, dhat, dnormalised, dgamma, dbeta = torch.autograd.grad(loss, (s, G, hat, normalised, gamma, beta))
     full = torch.zeros(B, J, d, dtype=torch.float64).index_put((real.nonzero()[:, 0],), u)
     padding = (0, 0, 0, V - n)
     return {
         **{"s": s, "G": G, "u": full, "weight": weight, "residual": residual, "hopped": hopped},
         **{"hopped_sums": add(hopped[:n]), "class_hopped": class_hopped},
-        **{"dG_above": dG_above, "shared_above": shared_above},
+        **{"dG_above": dG_above, "ds_above": ds_above},
         **{"mean": mean, "var": var, "gamma": gamma, "beta": beta, "count": torch.tensor(float(len(rows)))},
         "class_sums": dnormalised.sum((0, 1))[None],
         "class_hat_sums": (dnormalised * normalised).sum((0, 1))[None],
@@ -195,16 +195,16 @@ def test_gradients_of_output_capsules_are_those_of_autograd(
     statistics, affine = (there["mean"], there["var"], there["count"]), (there["gamma"], there["beta"])
     norm = norm_gradient(there["class_sums"], there["class_hat_sums"], statistics, affine, NORM_EPSILON)
     unread: Any = None  # by these kernels
-    above = ClassGradients(
-        unread, there["dG_above"], there["shared_above"] if options["class_residual"] else None, *[unread] * 4
-    )
+    above = ClassGradients(there["ds_above"], there["dG_above"], *[unread] * 4)
     level = NodeLevel(
         *(there[name] for name in ("s", "G", "weight")), there["residual"] if options["residual"] else None,
         options["divisor"], options["epsilon"], there["hopped_sums"],
     )  # fmt: skip
     class_level = ClassLevel(*[unread] * 5, there["class_hopped"], *[unread] * 5)
     capsules = NormedCapsules(there["u"], *statistics[:2], *affine, NORM_EPSILON)
-    grads = capsule_gradients(above, class_level, capsules, norm, level, ptr, precision)
+    grads = capsule_gradients(
+        above, class_level, capsules, norm, level, ptr, precision, residual=options["class_residual"]
+    )
     dG = vote_gradients(grads, level, precision)
 
     assert_close(grads.ds, case["ds"], "s")

@@ -82,7 +82,7 @@ LARGEST_ROUTED_GRAPH = 16384
 MOST_FUSED_INPUTS = 64
 """Largest number of capsules of a graph whose class level is one kernel."""
 MOST_FUSED_CLASSES = 6
-"""Largest number of classes of that kernel: a program holds a capsule of each for each of its graphs."""
+"""Largest number of classes of that kernel: a program holds a matrix of each."""
 MOST_SAMPLED_PAIRS = 64
 """Largest number of partners of a node in the sampled reconstruction kernel: a program holds their rows."""
 

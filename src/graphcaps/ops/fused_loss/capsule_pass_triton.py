@@ -211,7 +211,7 @@ class CapsulePass:
             assert self.level.margin is not None
             parts = None if self.pairs is None else self.pairs.partial
             with fork(stream=TABLES) as self._losses:
-                self.losses = loss_terms(self.level.margin, parts, self.ptr, self.weight)
+                self.losses = loss_terms(self.level.margin.flatten(1), parts, self.ptr, self.weight)
 
     def _sample_keys(self) -> Tensor | None:
         """Keys of the sampled pairs. Drawn in every step, so that they do not depend on other replicas or weights."""
@@ -242,7 +242,10 @@ class CapsulePass:
             above.sums, above.hat_sums, statistics, (inputs.weight, inputs.bias), inputs.epsilon
         )
         level = self._node_level()
-        grads = capsule_gradients(above, self.level, inputs, class_norm, level, self.ptr, precision)
+        grads = capsule_gradients(
+            above, self.level, inputs, class_norm, level, self.ptr, precision,
+            residual=network.classes.residual,
+        )  # fmt: skip
         of_decoder: list[Tensor | None] = [] if network.decoder is None else [None, None]
         with fork(class_norm.rstd, stream=WEIGHTS) as branch:  # the caller keeps the rest
             of_nodes = parameter_gradients(self.G, self.m, grads.ds, rows, precision)

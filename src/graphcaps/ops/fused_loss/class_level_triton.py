@@ -12,9 +12,9 @@ products with weights between iterations:
 
 The first kernel computes these, the second one has a program per graph for all iterations and G of the last one. The
 third one multiplies by the weights and computes class capsules, lengths, the gradient of the margin loss in them, and
-the code of the decoder. Assignments are constants for the gradient, which therefore is g times that of G. The sums that
-the batch normalisation of the input capsules needs follow from sums over graphs, as in
-:mod:`graphcaps.ops.fused_loss.node_level_gradient_triton`.
+the code of the decoder; it has a program per class and tile of graphs, and so has the gradient. Assignments are
+constants for the gradient, which therefore is g times that of G. The sums that the batch normalisation of the input
+capsules needs follow from sums over graphs, as in :mod:`graphcaps.ops.fused_loss.node_level_gradient_triton`.
 """
 
 # Kernels keep tiles in growing tuples, which mypy cannot type.
@@ -121,7 +121,7 @@ class ClassLevel(NamedTuple):
         hopped (Tensor): g of the last iteration, ``[F, B, O, n]``.
         hopped_sums (Tensor): Its sums over the input capsules, ``[F, B, O]``.
         average (Tensor): The mean input capsule, normalised, ``[F, B, d]``.
-        margin (Tensor, optional): Margin loss of each graph, divided by the number of labelled graphs, ``[F, B]``.
+        margin (Tensor, optional): Terms of the margin loss, divided by the number of labelled graphs, ``[F, B, O]``.
         dscores (Tensor, optional): Gradient of the margin loss in the scores, ``[F, B, O]``.
         code (Tensor, optional): Code of the decoder, ``[F, B, d]``.
     """
@@ -144,7 +144,6 @@ class ClassGradients(NamedTuple):
 
     Args:
         ds, dG (Tensor): In s and G, ``[F, O, B, d]``.
-        shared (Tensor, optional): Sum of ``ds`` over the classes, the gradient of the residual, ``[F, B, d]``.
         sums, hat_sums (Tensor): Sums over the input capsules of the gradient of their normalised values, and of that
             times these values, in parts, ``[F, parts, d]``.
         dcode (Tensor, optional): In the code before its ReLU, ``[F, B, d]``.
@@ -153,7 +152,6 @@ class ClassGradients(NamedTuple):
 
     ds: Tensor
     dG: Tensor
-    shared: Tensor | None
     sums: Tensor
     hat_sums: Tensor
     dcode: Tensor | None
@@ -420,80 +418,62 @@ def _routing_kernel(  # type: ignore[no-untyped-def]
 def _capsules_kernel(  # type: ignore[no-untyped-def]
     G, m_in, average, W, bias, code_weight, code_bias, y, upper, lower,
     scores, capsules, s_out, margin, dscores, code, B, d, epsilon, absent,
-    CLASSES: tl.constexpr, RESIDUAL: tl.constexpr, LABELS: tl.constexpr, CODE: tl.constexpr, EACH: tl.constexpr,
+    RESIDUAL: tl.constexpr, LABELS: tl.constexpr, CODE: tl.constexpr, EACH: tl.constexpr,
     COUNTED: tl.constexpr, R: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """R graphs (program 0) of a replica (1)."""
-    f = tl.program_id(1).to(tl.int64)
+    """R graphs (program 0) and a class (1) of a replica (2)."""
+    o = tl.program_id(1)
+    classes = tl.num_programs(1)
+    f = tl.program_id(2).to(tl.int64)
     b = tl.program_id(0) * R + tl.arange(0, R)
     inside = b < B
     at = tl.arange(0, DP)
     wide = at < d
     here = inside[:, None] & wide[None, :]
     rows_at = b[:, None] * d + at[None, :]
-    label = tl.zeros([R], tl.int64) - 1
-    counted = 0.0
+    row = f * classes + o
+    s = times_rows(G + row * B * d, b * d, inside, W + row * d * d, d, d, KB, DP, STAGES, False, PRECISION)
+    # Through global memory, so that the tiles that follow do not have the layout of a product, in which a sum over a
+    # row needs barriers.
+    s_out += row * B * d
+    tl.store(s_out + rows_at, s, mask=here)
+    tl.debug_barrier()
+    s = tl.load(s_out + rows_at, mask=here, other=0.0)
+    mass = tl.load(m_in + row * B + b, mask=inside, other=0.0)
+    s += mass[:, None] * tl.load(bias + row * d + at, mask=wide, other=0.0)[None, :]
+    if RESIDUAL:
+        s += tl.load(average + f * B * d + rows_at, mask=here, other=0.0)
+    squared = tl.sum(s * s, 1)
+    scale, _ = squash_factor(squared, epsilon)
+    tl.store(s_out + rows_at, s, mask=here)
+    each = (f * B + b) * classes + o
+    tl.store(capsules + each[:, None] * d + at[None, :], s * scale[:, None], mask=here)
+    score = tl.sqrt(squared) * scale
+    tl.store(scores + each, score, mask=inside)
     if LABELS:
         label = tl.load(y + f * B + b, mask=inside, other=-1)
         counted = 1.0 / tl.maximum(_count_labels(y + f * B, B, COUNTED), 1).to(tl.float32)
         if EACH:  # pointers to one number per replica
             upper = tl.load(upper + f)
             lower = tl.load(lower + f)
-    for j in tl.static_range(CLASSES):
-        row = f * CLASSES + j
-        s = times_rows(
-            G + row * B * d, b * d, inside, W + row * d * d, d, d, KB, DP, STAGES, False, PRECISION
-        )
-        # Through global memory, so that the tiles that follow do not have the layout of a product, in which a sum over
-        # a row needs barriers.
-        tl.store(s_out + row * B * d + rows_at, s, mask=here)
-    tl.debug_barrier()
-    loss = tl.zeros([R], tl.float32)
-    for j in tl.static_range(CLASSES):
-        row = f * CLASSES + j
-        s = tl.load(s_out + row * B * d + rows_at, mask=here, other=0.0)
-        mass = tl.load(m_in + row * B + b, mask=inside, other=0.0)
-        s += mass[:, None] * tl.load(bias + row * d + at, mask=wide, other=0.0)[None, :]
-        if RESIDUAL:
-            s += tl.load(average + f * B * d + rows_at, mask=here, other=0.0)
-        squared = tl.sum(s * s, 1)
-        scale, _ = squash_factor(squared, epsilon)
-        tl.store(s_out + row * B * d + rows_at, s, mask=here)
-        each = (f * B + b) * CLASSES + j
-        tl.store(capsules + each[:, None] * d + at[None, :], s * scale[:, None], mask=here)
-        score = tl.sqrt(squared) * scale
-        tl.store(scores + each, score, mask=inside)
-        if LABELS:
-            # Comparisons, not maximum, so that NaN stays NaN.
-            below, above = upper - score, score - lower
-            below, above = tl.where(below < 0, 0.0, below), tl.where(above < 0, 0.0, above)
-            true, labelled = label == j, label >= 0
-            loss += tl.where(labelled, tl.where(true, below * below, absent * above * above), 0.0)
-            gradient = tl.where(true, -2.0 * below, 2.0 * absent * above) * counted
-            tl.store(dscores + each, tl.where(labelled, gradient, 0.0), mask=inside)
-    if LABELS:
-        tl.store(margin + f * B + b, loss * counted, mask=inside)
-    if CODE:
-        tl.debug_barrier()  # the product reads what was just stored
-        steps = tl.cdiv(d, KB)
-        total = tl.zeros([R, DP], tl.float32)
-        chosen = tl.maximum(label, 0)
-        for step in tl.range(0, CLASSES * steps, num_stages=STAGES):
-            o = step // steps
-            deep = step % steps * KB + tl.arange(0, KB)
-            mask = (inside & (chosen == o))[:, None] & (deep < d)[None, :]
-            left = tl.load(
-                capsules + (((f * B + b) * CLASSES + o) * d)[:, None] + deep[None, :], mask=mask, other=0.0
+        # Comparisons, not maximum, so that NaN stays NaN.
+        below, above = upper - score, score - lower
+        below, above = tl.where(below < 0, 0.0, below), tl.where(above < 0, 0.0, above)
+        true, labelled = label == o, label >= 0
+        loss = tl.where(labelled, tl.where(true, below * below, absent * above * above), 0.0)
+        gradient = tl.where(true, -2.0 * below, 2.0 * absent * above) * counted
+        tl.store(margin + each, loss * counted, mask=inside)
+        tl.store(dscores + each, tl.where(labelled, gradient, 0.0), mask=inside)
+        if CODE:  # of the graphs of this class; without a label, of the first
+            own = inside & (tl.maximum(label, 0) == o)
+            tl.debug_barrier()  # the product reads what was just stored
+            total = times_rows(
+                capsules, each * d, own, code_weight + row * d * d, d, d, KB, DP, STAGES, False, PRECISION
             )
-            right = tl.load(
-                code_weight + ((f * CLASSES + o) * d + deep)[:, None] * d + at[None, :],
-                mask=(deep < d)[:, None] & wide[None, :],
-                other=0.0,
-            )
-            total = product(left, right, total, PRECISION)
-        total += tl.load(code_bias + f * d + at, mask=wide, other=0.0)[None, :]
-        tl.store(code + f * B * d + rows_at, tl.where(total <= 0, 0.0, total), mask=here)  # NaN stays
+            total += tl.load(code_bias + f * d + at, mask=wide, other=0.0)[None, :]
+            decoded = tl.where(total <= 0, 0.0, total)  # NaN stays
+            tl.store(code + f * B * d + rows_at, decoded, mask=own[:, None] & wide[None, :])
 
 
 class GramMatrices(NamedTuple):
@@ -553,7 +533,7 @@ def class_level(
     new = inputs.u.new_empty
     level = ClassLevel(
         new(F, B, O), new(F, B, O, d), new(F, O, B, d), new(F, O, B, d), new(F, O, B), new(F, B, O, n),
-        new(F, B, O), new(F, B, d), None if margin is None else new(F, B), None if margin is None else new(F, B, O),
+        new(F, B, O), new(F, B, d), None if margin is None else new(F, B, O), None if margin is None else new(F, B, O),
         None if decoder is None else new(F, B, d),
     )  # fmt: skip
     _routing_kernel[(B, F)](
@@ -568,10 +548,10 @@ def class_level(
     if margin is not None:
         y, upper, lower, absent = margin
     outputs = level.scores, level.capsules, level.s, level.margin, level.dscores, level.code
-    _capsules_kernel[(triton.cdiv(B, _GRAPHS), F)](
+    _capsules_kernel[(triton.cdiv(B, _GRAPHS), O, F)](
         level.G, level.m, level.average, weights.weight, weights.bias, *(decoder or (unused, unused)), y, upper, lower,
         *(unused if tensor is None else tensor for tensor in outputs), B, d, epsilon, absent,
-        CLASSES=O, RESIDUAL=weights.residual, LABELS=margin is not None, CODE=decoder is not None,
+        RESIDUAL=weights.residual, LABELS=margin is not None, CODE=decoder is not None,
         EACH=isinstance(upper, Tensor), COUNTED=_LABELS, **TILES.options(d, precision),
     )  # fmt: skip
     return level
@@ -580,30 +560,44 @@ def class_level(
 @triton.jit(do_not_specialize=["B", "tiles", "height"])
 def _backward_kernel(  # type: ignore[no-untyped-def]
     ptr, W, s_in, G, average, hopped_sums, dscores, y, code, code_sums, code_weight, share,
-    ds_out, dG_out, shared_out, sums, hat_sums, dcode, factor_out, B, d, tiles, height, epsilon,
-    CLASSES: tl.constexpr, RESIDUAL: tl.constexpr, CODE: tl.constexpr, EACH: tl.constexpr,
+    ds_out, dG_out, sums, hat_sums, dcode, factor_out, B, d, tiles, height, epsilon,
+    RESIDUAL: tl.constexpr, CODE: tl.constexpr, EACH: tl.constexpr,
     COUNTED: tl.constexpr, R: tl.constexpr, DP: tl.constexpr, KB: tl.constexpr, STAGES: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """R graphs (program 0) of a replica (1)."""
-    f = tl.program_id(1).to(tl.int64)
+    """R graphs (program 0) and a class (1) of a replica (2)."""
+    o = tl.program_id(1)
+    classes = tl.num_programs(1)
+    f = tl.program_id(2).to(tl.int64)
     b = tl.program_id(0) * R + tl.arange(0, R)
     inside = b < B
     at = tl.arange(0, DP)
     wide = at < d
     here = inside[:, None] & wide[None, :]
     rows_at = b[:, None] * d + at[None, :]
-    begin = tl.load(ptr + f * (B + 1) + b, mask=inside, other=0).to(tl.int32)
-    size = tl.load(ptr + f * (B + 1) + b + 1, mask=inside, other=0).to(tl.int32) - begin
-    label = tl.load(y + f * B + b, mask=inside, other=-1)
-    of_code = tl.zeros([R, DP], tl.float32)
+    row = f * classes + o
+    each = (f * B + b) * classes + o
+    s_in += row * B * d
+    G += row * B * d
+    ds_out += row * B * d
+    dG_out += row * B * d
+    s = tl.load(s_in + rows_at, mask=here, other=0.0)
+    squared = tl.sum(s * s, 1)
+    along = tl.load(dscores + each, mask=inside, other=0.0)
+    # Along the capsule; not `squared > 0`, so that the gradient of a NaN is NaN.
+    along = tl.where(squared == 0, 0.0, along * tl.rsqrt(tl.where(squared == 0, 1.0, squared)))
+    dv = along[:, None] * s
     if CODE:
         # The gradient of the code is a sum over the nodes of a graph, stored as sums over its tiles.
         if EACH:
             share = tl.load(share + f)
         factor = share / tl.maximum(count_pairs(ptr + f * (B + 1), B, COUNTED), 1.0)
-        if tl.program_id(0) == 0:
+        if (tl.program_id(0) == 0) & (o == 0):
             tl.store(factor_out + f, factor)
+        # Of the graphs of this class, as in the forward pass.
+        own = inside & (tl.maximum(tl.load(y + f * B + b, mask=inside, other=-1), 0) == o)
+        begin = tl.load(ptr + f * (B + 1) + b, mask=own, other=0).to(tl.int32)
+        size = tl.load(ptr + f * (B + 1) + b + 1, mask=own, other=0).to(tl.int32) - begin
         first_tile, count = begin // height + b, (size + height - 1) // height
         total = tl.zeros([R, DP], tl.float32)
         for t in range(0, tl.max(count, 0)):
@@ -611,63 +605,32 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
             total += tl.load(
                 code_sums + rows[:, None] + at[None, :], mask=(t < count)[:, None] & wide[None, :], other=0.0
             )
-        after = tl.load(code + f * B * d + rows_at, mask=here, other=0.0)
+        decoded = own[:, None] & wide[None, :]
+        after = tl.load(code + f * B * d + rows_at, mask=decoded, other=0.0)
         dcode += f * B * d
-        tl.store(dcode + rows_at, tl.where(after <= 0, 0.0, total * factor), mask=here)  # NaN stays
+        tl.store(dcode + rows_at, tl.where(after <= 0, 0.0, total * factor), mask=decoded)  # NaN stays
         tl.debug_barrier()  # the product reads what was just stored
-        steps = tl.cdiv(d, KB)
-        chosen = tl.maximum(label, 0)
-        for step in tl.range(0, CLASSES * steps, num_stages=STAGES):
-            o = step // steps
-            deep = step % steps * KB + tl.arange(0, KB)
-            mask = (inside & (chosen == o))[:, None] & (deep < d)[None, :]
-            left = tl.load(dcode + b[:, None] * d + deep[None, :], mask=mask, other=0.0)
-            right = tl.load(
-                code_weight + ((f * CLASSES + o) * d + at)[None, :] * d + deep[:, None],
-                mask=wide[None, :] & (deep < d)[:, None],
-                other=0.0,
-            )
-            of_code = product(left, right, of_code, PRECISION)
-        # As in the forward pass; this memory is written again only after it was read.
-        tl.store(dG_out + f * CLASSES * B * d + rows_at, of_code, mask=here)
-        tl.debug_barrier()
-        of_code = tl.load(dG_out + f * CLASSES * B * d + rows_at, mask=here, other=0.0)
-    shared = tl.zeros([R, DP], tl.float32)
-    for j in tl.static_range(CLASSES):
-        offsets = (f * CLASSES + j) * B * d + rows_at
-        s = tl.load(s_in + offsets, mask=here, other=0.0)
-        squared = tl.sum(s * s, 1)
-        along = tl.load(dscores + (f * B + b) * CLASSES + j, mask=inside, other=0.0)
-        # Along the capsule; not `squared > 0`, so that the gradient of a NaN is NaN.
-        along = tl.where(squared == 0, 0.0, along * tl.rsqrt(tl.where(squared == 0, 1.0, squared)))
-        dv = along[:, None] * s
-        if CODE:
-            dv += tl.where((chosen == j)[:, None], of_code, 0.0)
-        scale, derivative = squash_factor(squared, epsilon)
-        ds = scale[:, None] * dv + (2 * derivative * tl.sum(s * dv, 1))[:, None] * s
-        tl.store(ds_out + offsets, ds, mask=here)
-        shared += ds
-    tl.debug_barrier()
-    for j in tl.static_range(CLASSES):
-        row = f * CLASSES + j
-        product_of = times_rows(
-            ds_out + row * B * d, b * d, inside, W + row * d * d, d, d, KB, DP, STAGES, True, PRECISION
+        of_code = times_rows(
+            dcode, b * d, own, code_weight + row * d * d, d, d, KB, DP, STAGES, True, PRECISION
         )
-        tl.store(dG_out + row * B * d + rows_at, product_of, mask=here)
+        # As in the forward pass; this memory is written again only after it was read.
+        tl.store(dG_out + rows_at, of_code, mask=here)
+        tl.debug_barrier()
+        dv += tl.load(dG_out + rows_at, mask=here, other=0.0)
+    scale, derivative = squash_factor(squared, epsilon)
+    ds = scale[:, None] * dv + (2 * derivative * tl.sum(s * dv, 1))[:, None] * s
+    tl.store(ds_out + rows_at, ds, mask=here)
     tl.debug_barrier()
-    first = tl.where(here, 0.0, shared)  # zeros in the layout of what is loaded
-    second = first
-    for j in tl.static_range(CLASSES):
-        offsets = (f * CLASSES + j) * B * d + rows_at
-        dG = tl.load(dG_out + offsets, mask=here, other=0.0)
-        part_of = tl.load(hopped_sums + (f * B + b) * CLASSES + j, mask=inside, other=0.0)
-        first += part_of[:, None] * dG
-        second += dG * tl.load(G + offsets, mask=here, other=0.0)
+    dG = times_rows(ds_out, b * d, inside, W + row * d * d, d, d, KB, DP, STAGES, True, PRECISION)
+    tl.store(dG_out + rows_at, dG, mask=here)
+    tl.debug_barrier()
+    dG = tl.load(dG_out + rows_at, mask=here, other=0.0)
+    first = tl.load(hopped_sums + each, mask=inside, other=0.0)[:, None] * dG
+    second = dG * tl.load(G + rows_at, mask=here, other=0.0)
     if RESIDUAL:
-        first += shared
-        second += shared * tl.load(average + f * B * d + rows_at, mask=here, other=0.0)
-        tl.store(shared_out + f * B * d + rows_at, shared, mask=here)
-    part = (f * tl.num_programs(0) + tl.program_id(0)) * d + at
+        first += ds
+        second += ds * tl.load(average + f * B * d + rows_at, mask=here, other=0.0)
+    part = (row * tl.num_programs(0) + tl.program_id(0)) * d + at
     tl.store(sums + part, tl.sum(first, 0), mask=wide)
     tl.store(hat_sums + part, tl.sum(second, 0), mask=wide)
 
@@ -707,8 +670,8 @@ def class_level_gradients(
     tiles, new = triton.cdiv(B, _GRAPHS), level.s.new_empty
     with_code = decoder is not None and code_sums is not None
     result = ClassGradients(
-        torch.empty_like(level.s), torch.empty_like(level.s), new(F, B, d) if weights.residual else None,
-        new(F, tiles, d), new(F, tiles, d), new(F, B, d) if with_code else None, new(F) if with_code else None,
+        torch.empty_like(level.s), torch.empty_like(level.s), new(F, O * tiles, d), new(F, O * tiles, d),
+        new(F, B, d) if with_code else None, new(F) if with_code else None,
     )  # fmt: skip
     unused = level.s  # must be a valid pointer
     share: float | Tensor = 0.0
@@ -717,10 +680,10 @@ def class_level_gradients(
         code, sums, code_weight = level.code, code_sums.sums, decoder.weight
         num_sums, height, share = code_sums.sums.size(1), code_sums.height, code_sums.weight
     outputs = (unused if tensor is None else tensor for tensor in result)
-    _backward_kernel[(tiles, F)](
+    _backward_kernel[(tiles, O, F)](
         ptr, weights.weight, level.s, level.G, level.average, level.hopped_sums, level.dscores, margin.y,
         code, sums, code_weight, share, *outputs, B, d, num_sums, height, epsilon,
-        CLASSES=O, RESIDUAL=weights.residual, CODE=with_code, EACH=isinstance(share, Tensor), COUNTED=_LABELS,
+        RESIDUAL=weights.residual, CODE=with_code, EACH=isinstance(share, Tensor), COUNTED=_LABELS,
         **TILES.options(d, precision),
     )  # fmt: skip
     return result

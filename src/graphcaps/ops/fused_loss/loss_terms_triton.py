@@ -32,14 +32,14 @@ def count_pairs(ptr, B, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     return tl.sum(total, 0)
 
 
-@triton.jit(do_not_specialize=["B", "N"])
+@triton.jit(do_not_specialize=["B", "M", "N"])
 def _terms_kernel(  # type: ignore[no-untyped-def]
-    margin, pairs, ptr, weight, out, B, N, PAIRS: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr
+    margin, pairs, ptr, weight, out, B, M, N, PAIRS: tl.constexpr, EACH: tl.constexpr, BLOCK: tl.constexpr
 ):
     """One program per replica."""
     f = tl.program_id(0)
     F = tl.num_programs(0)
-    loss = _sum(margin + f * B, B, BLOCK)
+    loss = _sum(margin + f * M, M, BLOCK)
     total = loss
     if PAIRS:
         counted = count_pairs(ptr + f * (B + 1), B, BLOCK)
@@ -56,15 +56,16 @@ def loss_terms(margin: Tensor, pairs: Tensor | None, ptr: Tensor, weight: float 
     """The loss of each replica, its margin loss and, with ``pairs``, its reconstruction loss, ``[2 or 3, F]``.
 
     Args:
-        margin (Tensor): Margin loss of each graph, divided by the number of graphs, ``[F, B]``.
+        margin (Tensor): Parts of the margin loss, ``[F, M]``.
         pairs (Tensor, optional): Parts of the sum over all pairs of nodes, ``[F, N]``.
         ptr (Tensor): First node of each graph and the end of the last, ``[F, B + 1]``.
         weight (float or Tensor): Weight of the reconstruction loss; one per replica, ``[F]``, as a tensor.
     """
-    F, B = margin.shape
+    F, M = margin.shape
     out = margin.new_empty(2 if pairs is None else 3, F)
     _terms_kernel[(F,)](
-        margin, margin if pairs is None else pairs, ptr, weight, out, B, 0 if pairs is None else pairs.size(1),
+        margin, margin if pairs is None else pairs, ptr, weight, out, ptr.size(1) - 1, M,
+        0 if pairs is None else pairs.size(1),
         PAIRS=pairs is not None, EACH=isinstance(weight, Tensor), BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return out

@@ -240,7 +240,7 @@ def scaled_sums(table: Tensor, scale: Tensor | None = None) -> Tensor:
 
 @triton.jit(do_not_specialize=["B", "J", "parts"])
 def _capsules_kernel(  # type: ignore[no-untyped-def]
-    u, s_in, dG, shared, hopped, residual, ptr, weight, base, coefficients, mean,
+    u, s_in, dG, ds_above, hopped, residual, ptr, weight, base, coefficients, mean,
     ds_out, summed, sums, hat_sums, deviation_sums, B, J, d, parts, epsilon, divisor,
     CLASSES: tl.constexpr, ABOVE: tl.constexpr, RESIDUAL: tl.constexpr, SUMS: tl.constexpr, UNROLLED: tl.constexpr,
     R: tl.constexpr, DP: tl.constexpr,
@@ -261,7 +261,10 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
         above += (tl.load(dG + ((f * CLASSES + o) * B + b)[:, None] * d + at[None, :], mask=here, other=0.0),)
     common = tl.where(here, 0.0, above[0])  # zeros in the layout of what is loaded
     if ABOVE:
-        common += tl.load(shared + rows_at, mask=here, other=0.0) / J
+        for o in tl.static_range(CLASSES):
+            of_class = ((f * CLASSES + o) * B + b)[:, None] * d + at[None, :]
+            common += tl.load(ds_above + of_class, mask=here, other=0.0)
+        common /= J
     column = f * d + at
     scale = tl.load(weight + column, mask=wide, other=0.0)[None, :]
     constant = tl.load(base + column, mask=wide, other=0.0)[None, :]
@@ -322,6 +325,8 @@ def capsule_gradients(
     level: NodeLevel,
     ptr: Tensor,
     precision: str,
+    *,
+    residual: bool,
 ) -> CapsuleGradients:
     """The gradient of s from those of the class level; all tensors are contiguous.
 
@@ -333,6 +338,7 @@ def capsule_gradients(
         level (NodeLevel): The level that they are the output of.
         ptr (Tensor): First node of each graph and the end of the last, ``[F, B + 1]``.
         precision (str): Of the products that follow.
+        residual (bool): Whether the class level adds the mean of its input capsules.
     """
     F, J, B, d = level.s.shape
     tiles, new = triton.cdiv(B, CAPSULE_TILES.graphs), level.s.new_empty
@@ -342,12 +348,11 @@ def capsule_gradients(
     shared = new(F, B, d) if has_residual else None
     result = CapsuleGradients(torch.empty_like(level.s), shared, sums, hat_sums, new(F, tiles, d))
     unused = level.s  # must be a valid pointer
-    inputs = (above.shared, classes.hopped, level.residual)
     outputs = (unused if tensor is None else tensor for tensor in result)
     _capsules_kernel[(tiles, F)](
-        capsules.u, level.s, above.dG, *(unused if tensor is None else tensor for tensor in inputs), ptr,
+        capsules.u, level.s, above.dG, above.ds, classes.hopped, level.residual if has_residual else unused, ptr,
         norm.weight, norm.base, norm.coefficients, norm.mean, *outputs, B, J, d, parts, level.epsilon, level.divisor,
-        CLASSES=above.dG.size(1), ABOVE=above.shared is not None, RESIDUAL=has_residual, SUMS=summed,
+        CLASSES=above.dG.size(1), ABOVE=residual, RESIDUAL=has_residual, SUMS=summed,
         UNROLLED=CAPSULE_TILES.unrolled, R=CAPSULE_TILES.graphs, DP=tile_width(d),
         num_warps=CAPSULE_TILES.warps,
     )  # fmt: skip
