@@ -22,6 +22,7 @@ from graphcaps.types import FeatureTable, GraphBatch, LossOptions, Precision, Tr
 from tests.graphs import assert_equal, random_graphs, with_empty_graphs, with_kinds, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
 
+pytestmark = pytest.mark.usefixtures("empty_is_nan")
 DRAWN = torch.tensor([[0, 3, 1, 5], [2, 2, -1, 4]])
 MODEL: dict[str, Any] = {"capsule_dim": 16, "num_capsules": (5,), "dropout": 0.3, "lead": (2,)}
 

@@ -67,6 +67,7 @@ def test_equals_the_layers(
     real = sizes > 0
     u.masked_fill_(~real[..., None, None], 0)  # as the level below has them
     y = torch.randint(0, classes, (F, B), generator=generator).masked_fill(~real, -1)
+    y[:, 3::5] = -1  # no class, with nodes
     ptr = torch.nn.functional.pad(sizes.cumsum(1), (1, 0))
     decoder = AdjacencyDecoder(classes, d, d, lead=(F,))
 
@@ -124,6 +125,7 @@ def test_equals_the_layers(
         ("gradient of the scores", level.dscores, dscores),
     ):
         assert_equal(found.cpu().double()[real], value.detach()[real], name, 2e-5)
+    assert not level.code.isnan().any(), "the code of a graph without nodes is read too"
     assert_equal(level.margin.cpu().double().sum((1, 2)), losses.detach(), "margin loss", 2e-5)
 
 

@@ -41,7 +41,7 @@ def _run(x: Tensor, edges: EdgeTable, upstream: list[Tensor | None], normalised:
     results = hop_with_skip(x, edges, normalised=normalised)
     read = [(result, grad) for result, grad in zip(results, upstream, strict=True) if grad is not None]
     (gradient,) = torch.autograd.grad([result for result, _ in read], x, [grad for _, grad in read])
-    values = {"hop": results[0], "gradient": gradient}
+    values = {"hop": results[0], "rows": results[1], "gradient": gradient}
     return {name: value.detach().cpu().double() for name, value in values.items()}
 
 
@@ -63,20 +63,15 @@ def _check(
     there = dataclasses.replace(there, max_degree=max_degree)
     for normalised in (True, False):
         with use_kernels("off"):
-            expected = _run(*_order(inputs(0.0, torch.float64, "cpu"), edges), normalised)
+            x, upstream = inputs(0.0, torch.float64, "cpu")
+            expected = _run(x, edges, upstream, normalised)
         with use_kernels("always"):
-            actual = _run(*_order(inputs(float("nan"), torch.float32, device), there), normalised)
+            x, upstream = inputs(float("nan"), torch.float32, device)
+            actual = _run(x, there, upstream, normalised)
         for name, value in expected.items():
-            if name == "gradient" and not read[0]:  # without a hop, rows are passed as they are
+            if name == "rows" or (name == "gradient" and not read[0]):  # passed as they are
                 value, actual[name] = (t.masked_fill(~real, 0) for t in (value, actual[name]))
             assert_equal(actual[name], value, name, TOLERANCE)
-
-
-def _order(
-    inputs: tuple[Tensor, list[Tensor | None]], edges: EdgeTable
-) -> tuple[Tensor, EdgeTable, list[Tensor | None]]:
-    x, upstream = inputs
-    return x, edges, upstream
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["lists", "bits"])

@@ -80,7 +80,7 @@ WIDEST_ROUTED_CAPSULE = 128
 LARGEST_ROUTED_GRAPH = 16384
 """Largest number of rows of a graph in the routing kernels, which keep the sums of all its chunks."""
 MOST_FUSED_INPUTS = 64
-"""Largest number of capsules of a graph whose class level is one kernel."""
+"""Largest number of capsules of a graph whose class level is routed by one kernel."""
 MOST_FUSED_CLASSES = 6
 """Largest number of classes of that kernel: a program holds a matrix of each."""
 MOST_SAMPLED_PAIRS = 64

@@ -445,7 +445,7 @@ def norm_gradients(
     extra_grad: Tensor | None = None,
     means: MeanGradient | None = None,
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Gradients of the rows, if they are asked for, and of γ and β; all tensors are contiguous.
+    """Gradients of the rows, if they are needed, and of γ and β; all tensors are contiguous.
 
     Args:
         x, grad (Tensor): Rows, and the gradient of the normalised ones, ``[*lead, V, C]``.

@@ -102,7 +102,10 @@ class Decoder(NamedTuple):
 
 
 class MarginOptions(NamedTuple):
-    """Classes and margins, as in :func:`graphcaps.ops.margin_loss.margin_loss.margin_loss`; ``y [F, B]``."""
+    """Classes and margins, as in :func:`graphcaps.ops.margin_loss.margin_loss.margin_loss`.
+
+    ``y [F, B]`` is from -1, no class, to O - 1: kernels write the code of a graph where they have its class.
+    """
 
     y: Tensor
     upper: float | Tensor
@@ -526,10 +529,11 @@ def class_level(
         epsilon (float): As in :func:`graphcaps.ops.squash`.
         precision (str): Of the products, as in :func:`graphcaps.ops._triton.precision.dot_precision`.
         margin (MarginOptions, optional): If the margin loss is computed.
-        decoder (Decoder, optional): If the code is computed, of the classes of ``margin``.
+        decoder (Decoder, optional): If the code is computed, of the classes of ``margin``, which it needs.
     """
     F, B, n, d = inputs.u.shape
     O = weights.weight.size(1)  # noqa: E741
+    assert decoder is None or margin is not None
     new = inputs.u.new_empty
     level = ClassLevel(
         new(F, B, O), new(F, B, O, d), new(F, O, B, d), new(F, O, B, d), new(F, O, B), new(F, B, O, n),
@@ -614,9 +618,9 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
             dcode, b * d, own, code_weight + row * d * d, d, d, KB, DP, STAGES, True, PRECISION
         )
         # As in the forward pass; this memory is written again only after it was read.
-        tl.store(dG_out + rows_at, of_code, mask=here)
+        tl.store(dG_out + rows_at, of_code, mask=decoded)
         tl.debug_barrier()
-        dv += tl.load(dG_out + rows_at, mask=here, other=0.0)
+        dv += tl.load(dG_out + rows_at, mask=decoded, other=0.0)  # of other classes 0, whatever the weight
     scale, derivative = squash_factor(squared, epsilon)
     ds = scale[:, None] * dv + (2 * derivative * tl.sum(s * dv, 1))[:, None] * s
     tl.store(ds_out + rows_at, ds, mask=here)

@@ -5,7 +5,8 @@ rounding. Written out as a whole, a training step passes over the nodes less oft
 
 * The sum of h over a graph, with which routing begins, is a weighted sum of the primary capsules, with the column sums
   of Â as weights: it is computed together with the statistics of the batch normalisation.
-* The class level is one kernel forward and one backward (:mod:`graphcaps.ops.fused_loss.class_level_triton`).
+* The iterations of the class level are one kernel, and its gradient is one
+  (:mod:`graphcaps.ops.fused_loss.class_level_triton`).
 * The gradient of the nodes is a sum over output capsules, not over neighbours, and one pass over the rows computes it
   down to the projection of the features (:mod:`graphcaps.ops.fused_loss.node_level_gradient_triton`).
 
