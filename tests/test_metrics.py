@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn import metrics
 
@@ -155,12 +155,14 @@ def sklearn_metrics(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
 
 
 @settings(max_examples=15)
+@example(524288, 4, 4, 32, 10)  # differences of 1e-6 before rounding
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 5), st.integers(1, 40), st.integers(1, 12))
 def test_replicas_with_ties_and_padding_equal_sklearn(seed, replicas, num_classes, n, levels):
     """A row per replica; few levels make many ties, and some replicas have fewer graphs or a single class."""
     generator = np.random.default_rng(seed)
     p = generator.integers(0, levels + 1, (replicas, n, num_classes)) + 1e-3
-    p = (p / p.sum(-1, keepdims=True)).round(9)  # ties are exact, as scikit-learn needs them
+    # Ties are exact, as scikit-learn needs them, and other log-odds differ by four times what counts as a tie or more.
+    p = (p / p.sum(-1, keepdims=True)).round(5)
     y = generator.integers(-1, num_classes, (replicas, n))
     y[0] = np.where(y[0] >= 0, y[0].max(), -1)
     for name in get_args(SelectionMetric)[1:]:
