@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+pytest.importorskip("triton")
+
 from graphcaps.ops.ragged.ragged_triton import CHUNK
 from graphcaps.ops.routing import agreement_triton
 from graphcaps.ops.routing.agreement_triton import AgreementTiles, agreement_matrices, update_agreement

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+pytest.importorskip("triton")
+
 from graphcaps.ops.routing import capsule_update_triton
 from graphcaps.ops.routing.capsule_update_triton import (
     FORWARD_TILES,
