@@ -15,7 +15,7 @@ from graphcaps.nn import RaggedBatchNorm
 from graphcaps.ops._triton.dispatch import KernelMode, use_kernels
 from graphcaps.ops._triton.precision import Precision, use_precision
 from tests.graphs import assert_equal
-from tests.ops.batch_norm.test_batch_norm_triton import _norm
+from tests.ops.norms import random_norm
 
 TOLERANCE = 1e-4
 PRECISIONS: dict[Precision, float] = {"float32": TOLERANCE, "tf32": 1e-2, "bf16": 8e-2}
@@ -68,7 +68,7 @@ def test_values_gradients_and_running_averages(
     C = K if own else C
     N = 2 * C if gated else C
     torch.manual_seed(0)
-    norm, reference = (_norm(N, lead).train(training) for _ in range(2))
+    norm, reference = (random_norm(N, lead).train(training) for _ in range(2))
     norm, reference = norm.to(kernel_device), reference.double()
     mask = _real(lead, V, padded)
     values = [torch.randn(*lead, V, K) + 0.5 for _ in range(count)]
@@ -121,7 +121,7 @@ def test_parts_of_the_rows_are_combined(
     monkeypatch.setattr("graphcaps.ops._triton.row_products.PROGRAMS", 5)
     monkeypatch.setattr(module, "MATRIX_TILES", replace(module.MATRIX_TILES, step=16))
     torch.manual_seed(0)
-    norm, reference = _norm(16, ()).to(kernel_device), _norm(16, ()).double()
+    norm, reference = random_norm(16, ()).to(kernel_device), random_norm(16, ()).double()
     x, matrix = torch.randn(500, 16), torch.randn(16, 16)
     exact = [value.double().requires_grad_() for value in (x, matrix)]
     leaves = [value.to(kernel_device).requires_grad_() for value in (x, matrix)]
@@ -148,7 +148,7 @@ def test_only_needed_gradients_are_computed(
     for name, spy in spies.items():
         monkeypatch.setattr(module, name, spy)
     torch.manual_seed(0)
-    norm, reference = _norm(8, ()).to(kernel_device), _norm(8, ()).double()
+    norm, reference = random_norm(8, ()).to(kernel_device), random_norm(8, ()).double()
     x, matrix = torch.randn(40, 6), torch.randn(6, 8)
     exact = matrix.double().requires_grad_(needed == "matrix")
     leaf = matrix.to(kernel_device).requires_grad_(needed == "matrix")
@@ -171,7 +171,10 @@ def test_a_later_step_does_not_change_the_gradient_in_evaluation(kernel_device: 
     gradients = []
     for mode in ("off", "always"):
         for later in (False, True):
-            norm, leaf = _norm(6, ()).to(kernel_device).eval(), x.clone().to(kernel_device).requires_grad_()
+            norm, leaf = (
+                random_norm(6, ()).to(kernel_device).eval(),
+                x.clone().to(kernel_device).requires_grad_(),
+            )
             with use_kernels(mode):  # type: ignore[arg-type]
                 product = norm.activate_product((leaf,), matrix.to(kernel_device))
                 total = product + norm.activate(leaf) + norm(leaf)
@@ -228,7 +231,10 @@ def test_long_parts_have_offsets_of_32_bits(kernel_device: str, monkeypatch: pyt
 
 
 def test_torch_decides_the_precision_inside_autocast(kernel_device: str) -> None:
-    norm, x = _norm(8, ()).to(kernel_device), torch.randn(40, 8, device=kernel_device, requires_grad=True)
+    norm, x = (
+        random_norm(8, ()).to(kernel_device),
+        torch.randn(40, 8, device=kernel_device, requires_grad=True),
+    )
     matrix = torch.randn(8, 8, device=kernel_device)
     with use_kernels("always"), torch.autocast(kernel_device, torch.bfloat16):
         y = norm.activate_product((x,), matrix)

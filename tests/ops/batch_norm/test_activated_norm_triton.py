@@ -9,7 +9,8 @@ from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.batch_norm.activated_norm import activated_norm
 from tests.graphs import assert_equal
-from tests.ops.batch_norm.test_batch_norm_triton import _norm, _rows
+from tests.ops.batch_norm.test_batch_norm_triton import _rows
+from tests.ops.norms import random_norm
 
 # The rounding of normalised rows, 5e-5 in the tests of the normalisation alone, passes through the activation.
 TOLERANCE = 1e-4
@@ -36,8 +37,8 @@ def test_values_gradients_and_running_averages(
     case: tuple[tuple[int, ...], int, int, bool], gated: bool, training: bool, kernel_device: str
 ) -> None:
     lead, V, channels, padded = case
-    norm = _norm(channels, lead).to(kernel_device).train(training)
-    reference = _norm(channels, lead).double().train(training)
+    norm = random_norm(channels, lead).to(kernel_device).train(training)
+    reference = random_norm(channels, lead).double().train(training)
     x, mask = _rows(lead, V, channels, padded)
     width = channels // 2 if gated else channels
     h, upstream = torch.randn(2, *lead, V, width)
@@ -69,7 +70,7 @@ def test_values_gradients_and_running_averages(
 
 @pytest.mark.parametrize("gated", [False, True], ids=["relu", "gated"])
 def test_without_a_residual(gated: bool, kernel_device: str) -> None:
-    norm, reference = _norm(8, ()).to(kernel_device), _norm(8, ()).double()
+    norm, reference = random_norm(8, ()).to(kernel_device), random_norm(8, ()).double()
     x, mask = _rows((), 40, 8, True)
     assert mask is not None
     leaf, exact = x.clone().to(kernel_device).requires_grad_(), x.double().requires_grad_()
@@ -86,7 +87,7 @@ def test_without_a_residual(gated: bool, kernel_device: str) -> None:
 
 
 def test_nan_of_a_real_row_stays_nan(kernel_device: str) -> None:
-    norm = _norm(4, ()).to(kernel_device).eval()
+    norm = random_norm(4, ()).to(kernel_device).eval()
     x = torch.randn(3, 4, device=kernel_device)
     x[1, 2] = float("nan")
     with use_kernels("always"):
@@ -94,7 +95,7 @@ def test_nan_of_a_real_row_stays_nan(kernel_device: str) -> None:
 
 
 def test_messages() -> None:
-    norm = _norm(5, ())
+    norm = random_norm(5, ())
     options = {"training": True, "momentum": 0.1, "epsilon": 1e-5}
     running = (norm.running_mean, norm.running_var)
     with pytest.raises(ShapeError, match=r"'x' must have an even number of columns, got \[3, 5\]\."):

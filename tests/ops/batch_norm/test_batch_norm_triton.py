@@ -7,6 +7,7 @@ from torch import Tensor
 from graphcaps.nn import RaggedBatchNorm
 from graphcaps.ops._triton.dispatch import KernelMode, use_kernels
 from tests.graphs import assert_equal
+from tests.ops.norms import random_norm
 
 TOLERANCE = 5e-5
 
@@ -14,16 +15,6 @@ TOLERANCE = 5e-5
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
     """Fills new memory with NaN, so that elements a kernel does not write are detected."""
-
-
-def _norm(channels: int, lead: tuple[int, ...], seed: int = 0) -> RaggedBatchNorm:
-    torch.manual_seed(seed)
-    norm = RaggedBatchNorm(channels, lead=lead)
-    with torch.no_grad():
-        for tensor in (norm.weight, norm.bias, norm.running_mean):
-            tensor.normal_()
-        norm.running_var.uniform_(0.5, 2.0)
-    return norm
 
 
 def _rows(lead: tuple[int, ...], V: int, channels: int, padded: bool) -> tuple[Tensor, Tensor | None]:
@@ -55,8 +46,8 @@ def test_values_gradients_and_running_averages(
     case: tuple[tuple[int, ...], int, int, bool], training: bool, kernel_device: str
 ) -> None:
     lead, V, channels, padded = case
-    norm = _norm(channels, lead).to(kernel_device).train(training)
-    reference = _norm(channels, lead).double().train(training)
+    norm = random_norm(channels, lead).to(kernel_device).train(training)
+    reference = random_norm(channels, lead).double().train(training)
     x, mask = _rows(lead, V, channels, padded)
     upstream = torch.randn_like(x)
     poisoned, poisoned_grad, clean, clean_upstream = x, upstream, x, upstream
@@ -87,7 +78,7 @@ def test_values_gradients_and_running_averages(
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_standardised_rows(padded: bool, training: bool, kernel_device: str) -> None:
-    norm, reference = _norm(130, (3,)).to(kernel_device), _norm(130, (3,)).double()
+    norm, reference = random_norm(130, (3,)).to(kernel_device), random_norm(130, (3,)).double()
     x, mask = _rows((3,), 65, 130, padded)
     poisoned = x if mask is None else x.masked_fill(~mask.unsqueeze(-1), float("nan"))
     with use_kernels("always"):
@@ -114,7 +105,7 @@ def test_an_entry_of_the_mask_stands_for_several_rows(
     upstream = torch.randn_like(x).to(kernel_device)
     found = []
     for mask in (graphs, rows):
-        norm = _norm(20, (3,)).to(kernel_device).train(training)
+        norm = random_norm(20, (3,)).to(kernel_device).train(training)
         leaf = x.to(kernel_device).requires_grad_()
         with use_kernels(kernels):
             y = norm(leaf, mask.to(kernel_device))

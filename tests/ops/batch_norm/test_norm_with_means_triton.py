@@ -13,6 +13,7 @@ from graphcaps.nn import RaggedBatchNorm
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.types import Segments
 from tests.graphs import assert_equal, random_graphs
+from tests.ops.norms import random_norm
 
 SIZES = [1, 31, 33, 63, 65, 100, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
@@ -29,15 +30,6 @@ def _segments(drawn: Any, device: str, sizes: list[int] = SIZES) -> Segments:
     graphs = random_graphs(sizes)
     store = graphs.as_store().to(device)
     return store.batch(graphs.x.to(device), torch.tensor(drawn, device=device)).segments
-
-
-def _norm(d: int, lead: tuple[int, ...]) -> RaggedBatchNorm:
-    torch.manual_seed(d)
-    norm = RaggedBatchNorm(d, lead=lead)
-    with torch.no_grad():
-        for tensor in (norm.weight, norm.bias, norm.running_mean):
-            tensor.normal_()
-    return norm
 
 
 def _run(
@@ -82,12 +74,12 @@ def _check(
     lead = tuple(x.shape[:-2])
     clean, clean_upstream = inputs(0.0)
     with use_kernels("off"):
-        expected = _run(clean.double(), _norm(d, lead).double(), segments, clean_upstream, **how)
+        expected = _run(clean.double(), random_norm(d, lead).double(), segments, clean_upstream, **how)
     there = _segments(drawn, device, sizes)
     there = there if max_size else dataclasses.replace(there, max_size=None)
     poisoned, poisoned_upstream = inputs(float("nan"))
     with use_kernels("always"):
-        actual = _run(poisoned.to(device), _norm(d, lead).to(device), there, poisoned_upstream, **how)
+        actual = _run(poisoned.to(device), random_norm(d, lead).to(device), there, poisoned_upstream, **how)
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         if name == "inputs":  # passed as they are
@@ -126,7 +118,7 @@ def test_only_the_inputs_are_read(kernel_device: str) -> None:
     x = torch.randn(*segments.index.shape, 8, device=kernel_device, requires_grad=True)
     grad = torch.randn_like(x)
     with use_kernels("always"):
-        result = _norm(8, ()).to(kernel_device).with_means(x, segments)
+        result = random_norm(8, ()).to(kernel_device).with_means(x, segments)
         (actual,) = torch.autograd.grad(result.inputs, x, grad)
     assert_equal(actual, grad, "gradient", 1e-6)
 
@@ -139,7 +131,7 @@ def test_conditions_of_the_kernel(kernel_device: str, monkeypatch: pytest.Monkey
     segments = _segments([1, 4], kernel_device)
     x = torch.randn(*segments.index.shape, 8, device=kernel_device)
     with use_kernels("always"):
-        _norm(8, ()).to(kernel_device).eval().with_means(x, segments)
-        _norm(8, ()).double().to(kernel_device).with_means(x.double(), segments)
+        random_norm(8, ()).to(kernel_device).eval().with_means(x, segments)
+        random_norm(8, ()).double().to(kernel_device).with_means(x.double(), segments)
         with pytest.raises(TypeError):
-            _norm(8, ()).to(kernel_device).with_means(x, segments)
+            random_norm(8, ()).to(kernel_device).with_means(x, segments)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.propagation.propagation import hop_with_skip
-from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
-from graphcaps.types import AdjacencyBits, EdgeTable
-from tests.graphs import assert_equal, random_graphs, with_weights
+from graphcaps.types import EdgeTable
+from tests.graphs import assert_equal
+from tests.ops.propagation.batches import random_batch
 
 SIZES = [1, 31, 33, 65, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
@@ -24,15 +24,6 @@ TOLERANCE = 5e-6
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
     """Fills new memory with NaN, so that elements a kernel does not write are detected."""
-
-
-def _edges(drawn: Any, device: str, *, dense: bool, weighted: bool) -> EdgeTable:
-    graphs = random_graphs(SIZES, density=8.0 if dense else 1.5)
-    store = graphs.as_store()
-    store = (with_weights(store) if weighted else store).to(device)
-    edges = store.batch(graphs.x.to(device), torch.tensor(drawn, device=device)).edges
-    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
-    return dataclasses.replace(edges, bits=AdjacencyBits(bits.words, bits.start, dense) if dense else None)
 
 
 def _run(x: Tensor, edges: EdgeTable, upstream: list[Tensor | None], normalised: bool) -> dict[str, Tensor]:
@@ -49,7 +40,7 @@ def _check(
     drawn: Any, d: int, device: str, *, dense: bool = False, weighted: bool = False,
     max_degree: int | None = 32, read: tuple[bool, bool] = (True, True),
 ) -> None:  # fmt: skip
-    edges = _edges(drawn, "cpu", dense=dense, weighted=weighted)
+    edges = random_batch(drawn, SIZES, dense, "cpu", weighted)[0]
     real = (edges.node >= 0).unsqueeze(-1)
     generator = torch.Generator().manual_seed(d)
     tensors = [torch.randn(*edges.node.shape, d, generator=generator) for _ in range(3)]
@@ -59,7 +50,7 @@ def _check(
         x, *grads = [tensor.masked_fill(~real, value).to(device, dtype) for tensor in tensors]
         return x, [grad if each else None for grad, each in zip(grads, read, strict=True)]
 
-    there = _edges(drawn, device, dense=dense, weighted=weighted)
+    there = random_batch(drawn, SIZES, dense, device, weighted)[0]
     there = dataclasses.replace(there, max_degree=max_degree)
     for normalised in (True, False):
         with use_kernels("off"):
@@ -110,7 +101,7 @@ def test_the_gradient_of_the_skip_connection_takes_no_pass_of_its_own(
 
     original = neighbour_sum_triton.adjacency_product
     monkeypatch.setattr(neighbour_sum_triton, "adjacency_product", product)
-    edges = _edges([1, 4], kernel_device, dense=False, weighted=False)
+    edges = random_batch([1, 4], SIZES, False, kernel_device)[0]
     x = torch.randn(*edges.node.shape, 8, device=kernel_device, requires_grad=True)
     with use_kernels("always"):
         hop, skip = hop_with_skip(x, edges)

@@ -10,19 +10,12 @@ from graphcaps.nn import CapsuleLayer, RaggedBatchNorm
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops.propagation.propagation import dense_propagate
 from tests.graphs import assert_equal
+from tests.ops.norms import random_norm
 
 
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
     """Fills new memory with NaN, so that elements a kernel does not write are detected."""
-
-
-def _norm(d: int, lead: tuple[int, ...]) -> RaggedBatchNorm:
-    norm = RaggedBatchNorm(d, lead=lead)
-    with torch.no_grad():
-        for tensor in (norm.weight, norm.bias, norm.running_mean):
-            tensor.copy_(torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1)))
-    return norm
 
 
 def _outcome(
@@ -52,7 +45,7 @@ def test_values_and_gradients(
     graph_mask = mask if masked else None
     empty = (~mask if masked else torch.zeros_like(mask))[..., None, None]
 
-    exact, leaf = _norm(d, lead).double(), u.masked_fill(empty, 0).double().requires_grad_()
+    exact, leaf = random_norm(d, lead).double(), u.masked_fill(empty, 0).double().requires_grad_()
     hat = exact(leaf.flatten(-3, -2), graph_mask).unflatten(-2, (B, n))
     expected = _outcome(
         [dense_propagate(hat, A.double()), hat.mean(-2, keepdim=True)],
@@ -61,7 +54,7 @@ def test_values_and_gradients(
         [value.masked_fill(empty, 0).double() for value in (dh, dmean)],
     )
 
-    norm = _norm(d, lead).to(kernel_device)
+    norm = random_norm(d, lead).to(kernel_device)
     poisoned = u.masked_fill(empty, float("nan")).to(kernel_device).requires_grad_()
     with use_kernels("always"):
         hop = norm.dense_hop(
@@ -83,7 +76,7 @@ def test_only_the_hop_needs_a_gradient(kernel_device: str) -> None:
     u, A = torch.randn(2, 3, 4, 16), torch.rand(2, 3, 4, 4)
     grads = []
     for mode in ("always", "off"):
-        norm, leaf = _norm(16, (2,)).to(kernel_device), u.to(kernel_device).requires_grad_()
+        norm, leaf = random_norm(16, (2,)).to(kernel_device), u.to(kernel_device).requires_grad_()
         with use_kernels(mode):  # type: ignore[arg-type]
             norm.dense_hop(leaf, A.to(kernel_device)).h.square().sum().backward()
         assert leaf.grad is not None

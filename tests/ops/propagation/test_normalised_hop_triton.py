@@ -10,9 +10,10 @@ from torch import Tensor
 from graphcaps.nn import RaggedBatchNorm
 from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import use_precision
-from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
-from graphcaps.types import AdjacencyBits, EdgeTable, Segments
-from tests.graphs import assert_equal, random_graphs, with_weights
+from graphcaps.types import EdgeTable, Segments
+from tests.graphs import assert_equal
+from tests.ops.norms import random_norm
+from tests.ops.propagation.batches import random_batch
 
 SIZES = [1, 31, 33, 63, 65, 100, 2]
 # Rows of different lengths, empty graphs between others, and a replica of nothing but padding.
@@ -24,29 +25,6 @@ TOLERANCE = {"float32": 2e-5, "tf32": 2e-4, "bf16": 2e-2}
 @pytest.fixture(autouse=True)
 def _device(kernel_device: str, empty_is_nan: None) -> None:
     """Fills new memory with NaN, so that elements a kernel does not write are detected."""
-
-
-def _batch(
-    drawn: Any, sizes: list[int], dense: bool, device: str, weighted: bool = False
-) -> tuple[EdgeTable, Segments]:
-    graphs = random_graphs(sizes, density=8.0 if dense else 1.5)
-    store = graphs.as_store()
-    store = (with_weights(store) if weighted else store).to(device)
-    batch = store.batch(graphs.x.to(device), torch.tensor(drawn, device=device))
-    bits = pack_adjacency(store.edge_ptr, store.neighbours, store.sizes)
-    edges = dataclasses.replace(
-        batch.edges, bits=AdjacencyBits(bits.words, bits.start, dense) if dense else None
-    )
-    return edges, batch.segments
-
-
-def _norm(d: int, lead: tuple[int, ...]) -> RaggedBatchNorm:
-    torch.manual_seed(d)
-    norm = RaggedBatchNorm(d, lead=lead)
-    with torch.no_grad():
-        for tensor in (norm.weight, norm.bias, norm.running_mean):
-            tensor.normal_()
-    return norm
 
 
 def _run(
@@ -75,7 +53,7 @@ def _check(
     max_degree: int | None = 32, max_size: int | None = 100, passed: bool = True, far: float = 1.0,
     slack: float = 1.0, weighted: bool = False, **how: Any,
 ) -> None:  # fmt: skip
-    edges, segments = _batch(drawn, sizes, dense, "cpu", weighted)
+    edges, segments = random_batch(drawn, sizes, dense, "cpu", weighted)
     real = (edges.node >= 0).unsqueeze(-1)
     torch.manual_seed(0)
     u = torch.randn(*edges.node.shape, d) * torch.linspace(0.5, 2, d) + far
@@ -92,14 +70,16 @@ def _check(
     lead = tuple(u.shape[:-2])
     clean, clean_upstream = rows(0.0)
     with use_kernels("off"):
-        expected = _run(clean.double(), _norm(d, lead).double(), (edges, segments), clean_upstream, **how)
-    edges, segments = _batch(drawn, sizes, dense, device, weighted)
+        expected = _run(
+            clean.double(), random_norm(d, lead).double(), (edges, segments), clean_upstream, **how
+        )
+    edges, segments = random_batch(drawn, sizes, dense, device, weighted)
     edges = dataclasses.replace(edges, max_degree=max_degree)
     segments = dataclasses.replace(segments, max_size=max_size)
     poisoned, poisoned_upstream = rows(float("nan"))
     with use_kernels("always"), use_precision(precision):
         actual = _run(
-            poisoned.to(device), _norm(d, lead).to(device), (edges, segments), poisoned_upstream, **how
+            poisoned.to(device), random_norm(d, lead).to(device), (edges, segments), poisoned_upstream, **how
         )
     for name, value in expected.items():
         exact = name.startswith("running") or name == "mean"
@@ -170,25 +150,25 @@ def test_conditions_of_the_kernel(kernel_device: str, monkeypatch: pytest.Monkey
     from graphcaps.ops.propagation import normalised_hop_triton
 
     monkeypatch.setattr(normalised_hop_triton, "normalised_hop", None)
-    edges, segments = _batch([1, 4], SIZES, False, kernel_device)
+    edges, segments = random_batch([1, 4], SIZES, False, kernel_device)
     u = torch.randn(*edges.node.shape, 8, device=kernel_device)
     ones = torch.ones(edges.neighbours.numel(), device=kernel_device)
     weighted = dataclasses.replace(edges, weight=ones)
     learned = dataclasses.replace(edges, weight=ones.clone().requires_grad_())
     with use_kernels("always"):
-        _norm(8, ()).to(kernel_device).eval().hop(u, edges, segments)
-        _norm(8, ()).to(kernel_device).hop(u, learned, segments)
-        _norm(8, ()).double().to(kernel_device).hop(u.double(), edges, segments)
+        random_norm(8, ()).to(kernel_device).eval().hop(u, edges, segments)
+        random_norm(8, ()).to(kernel_device).hop(u, learned, segments)
+        random_norm(8, ()).double().to(kernel_device).hop(u.double(), edges, segments)
         for table in (edges, weighted):
             with pytest.raises(TypeError):
-                _norm(8, ()).to(kernel_device).hop(u, table, segments)
+                random_norm(8, ()).to(kernel_device).hop(u, table, segments)
 
 
 def test_only_the_inputs_are_read(kernel_device: str) -> None:
-    edges, segments = _batch([1, 4], SIZES, False, kernel_device)
+    edges, segments = random_batch([1, 4], SIZES, False, kernel_device)
     u = torch.randn(*edges.node.shape, 8, device=kernel_device, requires_grad=True)
     grad = torch.randn_like(u)
     with use_kernels("always"):
-        hop = _norm(8, ()).to(kernel_device).hop(u, edges, segments)
+        hop = random_norm(8, ()).to(kernel_device).hop(u, edges, segments)
         (actual,) = torch.autograd.grad(hop.inputs, u, grad)
     assert_equal(actual, grad, "gradient", 1e-6)

@@ -7,7 +7,7 @@ running averages. The gradient needs two sums per column in the same two steps, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -17,11 +17,10 @@ from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
-from graphcaps.ops.ragged.ragged_triton import mean_weight
+from graphcaps.ops.ragged.ragged_triton import MeanGradient, mean_weight
 
 __all__ = [
     "Grid",
-    "MeanGradient",
     "add_tables",
     "batch_norm",
     "combine_statistics",
@@ -383,29 +382,6 @@ def normalise_rows(
         ROWS=g.rows, WIDTH=g.width, num_warps=4,
     )  # fmt: skip
     return out
-
-
-class MeanGradient(NamedTuple):
-    """Gradient of the means of graphs, which is added to that of their rows.
-
-    Args:
-        grad (Tensor): ``[*lead, B, C]``, contiguous.
-        graph (Tensor): Graph of each row, ``[*lead, V]``, contiguous.
-        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``, contiguous.
-        divisor (float): Of the sum of a graph; 0 stands for its number of rows.
-    """
-
-    grad: Tensor
-    graph: Tensor
-    ptr: Tensor
-    divisor: float
-
-    @staticmethod
-    def arguments(means: MeanGradient | None, unused: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, float]]:
-        """Pointers and numbers as kernels take them."""
-        if means is None:
-            return (unused, unused, unused), (0, 0.0)
-        return means[:3], (means.grad.size(-2), means.divisor)
 
 
 def _gradient(

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops.batch_norm.batch_norm_triton import (
-    MeanGradient,
     mask_bytes,
     norm_gradients,
     normalise_rows,
 )
 from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
+from graphcaps.ops.ragged.ragged_triton import MeanGradient
 from graphcaps.types import Segments
 
 __all__ = ["norm_with_means"]
@@ -64,35 +64,31 @@ class _NormWithMeans(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         ctx.set_materialize_grads(False)
         rows, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
-        index, ptr, mask = (
-            segments.index.contiguous(),
-            segments.ptr.contiguous(),
-            mask_bytes(segments.row_mask),
-        )
+        mask = mask_bytes(segments.row_mask)
         moments = graph_statistics(
-            rows, ptr, weight, bias, running,
+            rows, segments.ptr.contiguous(), weight, bias, running,
             momentum=momentum, epsilon=epsilon, divisor=divisor, max_size=segments.max_size,
         )  # fmt: skip
         mean, var, count = moments.statistics
-        ctx.save_for_backward(rows, weight, mean, var, count, mask, index, ptr)
-        ctx.epsilon, ctx.divisor = epsilon, divisor or 0.0
+        ctx.save_for_backward(rows, weight, mean, var, count, mask)
+        ctx.options = segments, epsilon, divisor or 0.0
         normalised = normalise_rows(rows, mask, mean, var, weight, bias, epsilon)
         return normalised, moments.means, x.detach()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, dmeans: Tensor | None, extra_grad: Tensor | None) -> Any:
-        rows, weight, mean, var, count, mask, index, ptr = ctx.saved_tensors
-        means = None if dmeans is None else MeanGradient(dmeans.contiguous(), index, ptr, ctx.divisor)
+        rows, weight, mean, var, count, mask = ctx.saved_tensors
+        segments, epsilon, divisor = ctx.options
         gradients = norm_gradients(
             rows,
             torch.zeros_like(rows) if grad is None else grad.contiguous(),
             mask,
             weight,
             (mean, var, count),
-            ctx.epsilon,
+            epsilon,
             of_rows=ctx.needs_input_grad[0],
             extra_grad=extra_grad,
-            means=means,
+            means=MeanGradient.of(dmeans, segments, divisor),
         )
         return *gradients, *[None] * 5

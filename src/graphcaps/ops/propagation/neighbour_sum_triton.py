@@ -27,7 +27,7 @@ from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops._triton.tiling import count_tiles, tile_at, tile_table
-from graphcaps.ops.ragged.ragged_triton import mean_weight
+from graphcaps.ops.ragged.ragged_triton import MeanGradient, mean_weight
 from graphcaps.types import EdgeTable
 
 __all__ = [
@@ -542,9 +542,7 @@ class NormTerms:
         epsilon (float): Added to the variance.
         rows (Tensor, optional): The rows before normalisation, ``[*lead, V, d]``; if given, the product is that
             of the backward pass.
-        mean_grad (Tensor, optional): Gradient of every graph's mean, ``[*lead, B, d]``.
-        index, ptr (Tensor, optional): Of the segments, with ``mean_grad``.
-        divisor (float): Of the mean; 0 stands for the number of rows of each graph. (default: 0)
+        means (MeanGradient, optional): Added in the backward pass.
     """
 
     mean: Tensor
@@ -553,10 +551,7 @@ class NormTerms:
     bias: Tensor
     epsilon: float
     rows: Tensor | None = None
-    mean_grad: Tensor | None = None
-    index: Tensor | None = None
-    ptr: Tensor | None = None
-    divisor: float = 0.0
+    means: MeanGradient | None = None
 
     def tables(self, replicas: int, parts: int) -> tuple[Tensor, Tensor] | None:
         """Empty tables for the two sums of every program, in the backward pass."""
@@ -571,10 +566,10 @@ def _pointers(terms: NormTerms | None, tables: tuple[Tensor, Tensor] | None, x: 
     if terms is None:
         return [*[x] * 10, 0.0, 0.0, 0]
     t = terms
-    tensors = (t.mean, t.var, t.weight, t.bias, t.rows, t.mean_grad, t.index, t.ptr)
+    tensors = (t.mean, t.var, t.weight, t.bias, t.rows)
     arguments: list[Any] = [x if tensor is None else tensor.contiguous() for tensor in tensors]
-    B = 0 if t.mean_grad is None else t.mean_grad.size(-2)
-    return [*arguments, *(tables or (x, x)), float(t.epsilon), float(t.divisor), B]
+    pointers, (B, divisor) = MeanGradient.arguments(t.means, x)
+    return [*arguments, *pointers, *(tables or (x, x)), float(t.epsilon), divisor, B]
 
 
 def _switches(terms: NormTerms | None) -> dict[str, bool]:
@@ -583,7 +578,7 @@ def _switches(terms: NormTerms | None) -> dict[str, bool]:
     return {
         "NORMED": terms is not None and not backward,
         "GRADIENT_SUMS": backward,
-        "MEAN_GRADIENT": backward and terms is not None and terms.mean_grad is not None,
+        "MEAN_GRADIENT": backward and terms is not None and terms.means is not None,
     }
 
 

@@ -18,6 +18,7 @@ from graphcaps.ops._triton.precision import dot_precision
 from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, rows_gradient
 from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
 from graphcaps.ops.propagation.neighbour_sum_triton import NormTerms, adjacency_product, hop_scale
+from graphcaps.ops.ragged.ragged_triton import MeanGradient
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["normalised_hop"]
@@ -100,9 +101,7 @@ class _NormalisedHop(torch.autograd.Function):
         u, weight, bias, mean, var, count, scale = ctx.saved_tensors
         edges, segments, epsilon, divisor, precision = ctx.options
         dh = torch.zeros_like(u) if dh is None else dh
-        terms = NormTerms(
-            mean, var, weight, bias, epsilon, u, dmean, segments.index, segments.ptr, divisor=divisor
-        )
+        terms = NormTerms(mean, var, weight, bias, epsilon, u, MeanGradient.of(dmean, segments, divisor))
         g, tables = adjacency_product(dh, edges, scale, True, precision, terms)
         assert tables is not None
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(*tables))

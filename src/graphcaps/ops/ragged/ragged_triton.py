@@ -6,7 +6,7 @@ in parallel; the sums of the chunks are then added in order. There are no atomic
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -20,6 +20,7 @@ from graphcaps.types import Segments
 
 __all__ = [
     "CHUNK",
+    "MeanGradient",
     "chunk_bounds",
     "count_chunks",
     "mean_weight",
@@ -57,6 +58,36 @@ def mean_weight(graph, real, graphs, divisor):  # type: ignore[no-untyped-def]
     start = tl.load(graphs + graph, mask=real, other=0)
     size = (tl.load(graphs + graph + 1, mask=real, other=0) - start).to(tl.float32)
     return 1.0 / tl.where(divisor > 0, divisor, tl.maximum(size, 1.0))
+
+
+class MeanGradient(NamedTuple):
+    """Gradient of the means of graphs, which is added to that of their rows.
+
+    Args:
+        grad (Tensor): ``[*lead, B, C]``, contiguous.
+        graph (Tensor): Graph of each row, ``[*lead, V]``, contiguous.
+        ptr (Tensor): First row of each graph and the end of the last, ``[*lead, B + 1]``, contiguous.
+        divisor (float): Of the sum of a graph; 0 stands for its number of rows.
+    """
+
+    grad: Tensor
+    graph: Tensor
+    ptr: Tensor
+    divisor: float
+
+    @classmethod
+    def of(cls, grad: Tensor | None, segments: Segments, divisor: float) -> MeanGradient | None:
+        """``None`` without a gradient."""
+        if grad is None:
+            return None
+        return cls(grad.contiguous(), segments.index.contiguous(), segments.ptr.contiguous(), divisor)
+
+    @staticmethod
+    def arguments(means: MeanGradient | None, unused: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, float]]:
+        """Pointers and numbers as kernels take them."""
+        if means is None:
+            return (unused, unused, unused), (0, 0.0)
+        return means[:3], (means.grad.size(-2), means.divisor)
 
 
 @triton.jit
