@@ -3,7 +3,8 @@
     python benchmarks/architecture_diagram.py            # writes docs/images/layers.svg
     python benchmarks/architecture_diagram.py --check    # fails if the picture does not match the imports
 
-Imports inside functions count like all others. An arrow is left out where a longer path already implies it.
+Imports inside functions count like all others, except in FittedModel.explain (``CONVENIENCE_METHODS`` in
+tests/test_imports.py). An arrow is left out where a longer path already implies it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ ROLES = {
     "serve": "HTTP server",
     "cli": "command line",
 }
+_CONVENIENCE = ("inference", "explanation")  # FittedModel.explain
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 196, 50, 26, 44, 20
 
 
@@ -63,8 +65,9 @@ def import_graph() -> nx.DiGraph:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:
-                if name.startswith("graphcaps.") and package_of(name) != source:
-                    graph.add_edge(source, package_of(name))
+                target = package_of(name)
+                if name.startswith("graphcaps.") and target != source and (source, target) != _CONVENIENCE:
+                    graph.add_edge(source, target)
     return graph
 
 

@@ -23,20 +23,19 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import torch
 
 import graphcaps
 from benchmarks.held_out_curves import held_out_curves
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps._io.provenance import describe_hardware, versions_and_commit
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.estimator import HGCNClassifier
 from graphcaps.evaluation.concurrent_trainings import run_concurrently
 from graphcaps.evaluation.epoch_selection import held_out
-from graphcaps.evaluation.held_out_scores import HeldOutScores, held_out_scores
+from graphcaps.evaluation.graph_predictions import GraphPredictions
+from graphcaps.evaluation.ledger import choose_epochs
+from graphcaps.evaluation.record import SeedRecord
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.inference.probabilities import probabilities
 from graphcaps.metrics import class_metrics
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
@@ -48,16 +47,14 @@ METRICS = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_los
 PATIENCE: int = HGCNClassifier().patience or 0
 
 
-def calibrated_on_validation(held: HeldOutScores, probs: np.ndarray) -> dict[str, Any]:
-    """Metrics with the temperature of each fold fitted on its validation set."""
-    validation_probs = probabilities(torch.from_numpy(held.validation_scores), held.score_kind)
-    calibrated = np.empty_like(probs)
-    for fold in np.unique(held.fold):
-        tested, used = held.fold == fold, held.validation_fold == fold
-        calibrated[tested] = calibrate_probabilities(
-            validation_probs[used], held.y[used], "temperature"
-        ).apply(probs[tested])
-    return class_metrics(held.y, calibrated)
+def calibrated_on_validation(found: GraphPredictions) -> dict[str, Any]:
+    """Metrics of the test graphs with the temperature of each fold fitted on its validation set."""
+    calibrated, test = found.probabilities.copy(), found.part == 1
+    for fold in np.unique(found.fold):
+        tested, used = (found.fold == fold) & test, (found.fold == fold) & ~test
+        calibration = calibrate_probabilities(found.probabilities[used], found.y[used], "temperature")
+        calibrated[tested] = calibration.apply(found.probabilities[tested])
+    return class_metrics(found.y[test], calibrated[test])
 
 
 def configured(name: str, arguments: argparse.Namespace, store: GraphStore) -> RunConfig:
@@ -67,39 +64,47 @@ def configured(name: str, arguments: argparse.Namespace, store: GraphStore) -> R
     return replace(resolve_config(config, store), dataset=name)
 
 
-def measure(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The row of one data set and seed."""
+def measure(name: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of one data set, of all seeds."""
     store = graphcaps.load_dataset(name)
     config = configured(name, arguments, store)
-    start = time.perf_counter()
-    held = held_out_scores(store, config, seed=seed, patience=PATIENCE, device=arguments.device)
-    probs = probabilities(torch.from_numpy(held.scores), held.score_kind)
-    correct = probs.argmax(1) == held.y
-    folds = [100 * float(correct[held.fold == fold].mean()) for fold in np.unique(held.fold)]
-    reports = {method: report_calibration(probs, held.y, held.fold, method)
+    ledger = graphcaps.cross_validate(
+        store, config, seeds=arguments.seeds, patience=PATIENCE, predictions=True, device=arguments.device
+    )
+    return [row_of(record) for record in ledger.records]
+
+
+def row_of(record: SeedRecord) -> dict[str, Any]:
+    """The row of one data set and seed."""
+    found = record.predictions
+    assert found is not None
+    test = found.part == 1
+    p, y, fold = found.probabilities[test], found.y[test], found.fold[test]
+    choice = choose_epochs(record)["held-out"]
+    reports = {method: report_calibration(p, y, fold, method)
           for method in ("temperature", "isotonic")}  # fmt: skip
     metrics = {
         "before": reports["temperature"].before,
         "temperature, other folds": reports["temperature"].after,
         "isotonic, other folds": reports["isotonic"].after,
-        "temperature, own hold-out": calibrated_on_validation(held, probs),
+        "temperature, own hold-out": calibrated_on_validation(found),
     }
     return {
-        "dataset": name,
-        "seed": seed,
-        "graphs": len(store),
-        "accuracy": round(float(np.mean(folds)), 4),
-        "folds": [round(value, 4) for value in folds],
-        "epochs_kept": held.epochs.tolist(),
-        "seconds": round(time.perf_counter() - start, 1),
+        "dataset": record.key.dataset,
+        "seed": record.key.seed,
+        "graphs": record.data.graphs,
+        "accuracy": round(choice.mean, 4),
+        "folds": [round(100 * value, 4) for value in choice.accuracies.tolist()],
+        "epochs_kept": choice.epochs.tolist(),
+        "seconds": round(record.seconds, 1),
         "probabilities": {
             way: {metric: values[metric] for metric in METRICS if metric in values}
             for way, values in metrics.items()
         },
         "patience": PATIENCE,
-        "config": config.as_dict(),
-        "versions": versions_and_commit(),
-        "hardware": describe_hardware(choose_device(arguments.device, "measure_defaults")),
+        "config": record.config.as_dict(),
+        "versions": record.versions,
+        "hardware": record.hardware,
     }
 
 
@@ -183,15 +188,16 @@ def main() -> None:
     )
     start, lock = time.perf_counter(), Lock()
 
-    def take(name: str, seed: int) -> None:
+    def take(name: str) -> None:
         if time.perf_counter() - start > 60 * arguments.minutes:
             return
-        row = measure(name, seed, arguments)
+        measured = measure(name, arguments)
         with lock:
-            rows.append(row)
+            rows[:] = [row for row in rows if row["dataset"] != name] + measured
             rows.sort(key=lambda each: (*sort_key(each["dataset"]), each["seed"]))
             write_atomically(arguments.out, rows_as_json(command(arguments), rows))
-        print(name, seed, row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
+        for row in measured:
+            print(name, row["seed"], row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
     done = [
         (row["dataset"], row["seed"], RunConfig.from_dict(row["config"]).as_dict(), row["patience"])
@@ -203,8 +209,9 @@ def main() -> None:
         if any(key[0] == name and key[2:] != (config, PATIENCE) for key in done):
             raise SystemExit(f"{arguments.out} holds {name} under another configuration: name another file")
         finished_seeds = {key[1] for key in done if key[0] == name}
-        tasks += [(seed, name) for seed in range(arguments.seeds) if seed not in finished_seeds]
-    calls = [partial(take, name, seed) for seed, name in sorted(tasks, key=lambda task: task[0])]
+        if not set(range(arguments.seeds)) <= finished_seeds:
+            tasks.append(name)
+    calls = [partial(take, name) for name in tasks]
     list(run_concurrently(calls, arguments.jobs, choose_device(arguments.device, "measure_defaults")))
     print(report(rows, arguments.paper))
 

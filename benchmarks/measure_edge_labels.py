@@ -24,7 +24,7 @@ from graphcaps.evaluation.cross_validation import CrossValidation
 from graphcaps.evaluation.epoch_selection import held_out
 from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.evaluation.statistics import corrected_t_test
+from graphcaps.evaluation.statistics import corrected_t_test, fold_ratio
 from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
 
@@ -84,7 +84,7 @@ def main() -> None:
     for name in SETS:
         labelled = accuracies(results, name, VARIANT, arguments.seeds)
         plain = accuracies(ResultsStore(arguments.without), name, "hgcn", arguments.seeds)
-        test = corrected_t_test(labelled, plain, 0.1)
+        test = corrected_t_test(labelled, plain, fold_ratio(plain.shape[1]))
         rows.append(
             {
                 "dataset": name,
@@ -98,8 +98,10 @@ def main() -> None:
             }
         )
         print(json.dumps(rows[-1]))
-    comparison = {"command": COMMAND, "rows": rows}
-    write_atomically(arguments.out / "comparison.json", json.dumps(comparison, indent=1) + "\n")
+    path, command = arguments.out / "comparison.json", COMMAND
+    if arguments.report and path.exists():  # nothing was trained: the command of the records stays
+        command = json.loads(path.read_text("utf-8"))["command"]
+    write_atomically(path, json.dumps({"command": command, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

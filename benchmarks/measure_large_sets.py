@@ -65,7 +65,7 @@ from graphcaps.training import streaming
 from graphcaps.training.auto_config import resolve_config
 from graphcaps.training.class_weights import balanced_class_weights
 from graphcaps.training.device import choose_device, matmul_precision
-from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.multiprocess import TrainerFactory, make_trainer
 from graphcaps.training.peak_memory import PeakMemory
 from graphcaps.training.replicas import Replica, stack_replicas
 from graphcaps.training.training_inputs import TrainingInputs, prepare_inputs
@@ -272,16 +272,12 @@ def epoch_seconds(
     warm_up, epochs = (3, 5) if is_resident else (1, 2)
     cpu = 0.0
     with PeakMemory(device) as peak:
-        trainer = make_trainer(
-            inputs.factory,
-            inputs.store,
-            inputs.x,
-            [replica],
-            config.training,
-            device,
+        build = TrainerFactory(
+            *(inputs.factory, inputs.store, inputs.x, config.training, device),
             class_weight=weight,
             metric="roc-auc",
         )
+        trainer = make_trainer(build, [replica])
         cpu = cpu_seconds()
         _, seconds = time_epochs(trainer, warm_up, epochs)
         cpu = (cpu_seconds() - cpu) / (warm_up + epochs)

@@ -34,7 +34,7 @@ from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.presets.model_presets import comparison_config
 from graphcaps.training.device import choose_device
-from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.multiprocess import TrainerFactory, make_trainer
 from graphcaps.training.peak_memory import PeakMemory
 
 OUT = Path("results/performance.json")
@@ -92,8 +92,8 @@ def measure(
         preparation, seconds = time.perf_counter() - began, 0.0
         for plan in plan_groups(validation.folds, "paper", validation.seeds, validation.group):
             training = validation.config.training
-            parts = (prepared.factory, prepared.store, prepared.x, list(plan.replicas), training, target)
-            first, further = time_epochs(make_trainer(*parts), warm_up, timed)
+            build = TrainerFactory(prepared.factory, prepared.store, prepared.x, training, target)
+            first, further = time_epochs(make_trainer(build, list(plan.replicas)), warm_up, timed)
             seconds += sum(first) + (epochs - warm_up) * median(further)
     return ModelSpeed(seconds, preparation, peak.bytes)
 

@@ -29,7 +29,7 @@ from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.presets import load_preset
 from graphcaps.training.device import choose_device
-from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.multiprocess import TrainerFactory, make_trainer
 from graphcaps.training.replica_trainer import ReplicaTrainer
 from graphcaps.training.trainer import Trainer
 
@@ -69,7 +69,8 @@ def fold_trainer(store: GraphStore, config: RunConfig, device: str, seeds: int =
     inputs = validation.prepare()
     (plan,) = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
     training = validation.config.training
-    return make_trainer(inputs.factory, inputs.store, inputs.x, list(plan.replicas), training, inputs.device)
+    build = TrainerFactory(inputs.factory, inputs.store, inputs.x, training, inputs.device)
+    return make_trainer(build, list(plan.replicas))
 
 
 def measure(

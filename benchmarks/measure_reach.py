@@ -50,6 +50,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure_context import BASE, CANDIDATES, candidate_config
+from benchmarks.published_accuracies import best_published
 from benchmarks.upper_bound import TestProbabilities, best_epoch, percent
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import versions_and_commit
@@ -86,20 +87,6 @@ EXPECTED_SECONDS = {
 }
 """Seconds of a cell of five members on one H200 without a companion: 2.2 to 3 times those of one seed in
 ``results/defaults.json``, as five seeds of the paper's row take 2.2 times those of one (``docs/performance.md``)."""
-ERRICA, PATHNN = "structure-agnostic baseline, Errica et al., ICLR 2020", "PathNN, ICML 2023, second-hand"
-LTP, CGMM = "LTP, arXiv 2305.00724", "CGMM family, table of the authors of Errica et al."
-PUBLISHED = {
-    "NCI1": (82.3, PATHNN),
-    "PROTEINS": (75.8, ERRICA),
-    "DD": (78.4, ERRICA),
-    "ENZYMES": (73.0, PATHNN),
-    "COLLAB": (79.4, LTP),
-    "IMDB-BINARY": (74.5, LTP),
-    "IMDB-MULTI": (50.8, PATHNN),
-    "REDDIT-BINARY": (91.6, CGMM),
-}
-"""Best published accuracies whose epochs are not chosen on test data, in percent, with their sources. Their divisions
-into folds are others than ours."""
 CLASSICAL = ("wl", "wl-oa", "wl-forest", "ldp-forest", "features-trees")
 """Models that a user would try first."""
 
@@ -436,14 +423,16 @@ def report(
                     reached[column] &= wins
             for column in range(2):
                 counts["classical"][column] += best is not None and reached[column]
-            published = PUBLISHED.get(name)
+            published = best_published(name)
             for column, mean in enumerate(means[1:]):
-                counts["published"][column] += None not in (published, mean) and mean >= published[0]
+                counts["published"][column] += (
+                    published is not None and mean is not None and mean >= published.value
+                )
             errors = [_mean_entry(cells, each) for each in ("pooled", "member_pooled")]
             counts["ece"][0] += None not in errors and errors[0] <= errors[1]  # type: ignore[operator]
             divisions = len(cells)
             shown = ["–" if mean is None else f"{mean:.1f}" for mean in means]
-            shown += ["–" if published is None else f"{published[0]:.1f}"]
+            shown += ["–" if published is None else f"{published.value:.1f}"]
             shown += ["–" if best is None else f"{best[1]:.1f} ({best[0]})"]
             shown += ["–" if error is None else f"{error:.3f}" for error in errors]
             bounds = [
@@ -454,7 +443,7 @@ def report(
                 counts["C"][column] += None not in (bound, paper) and bound >= paper  # type: ignore[operator]
             shown += ["–" if value is None else f"{value:.1f}" for value in (*bounds, paper)]
             lines.append(f"| {name} | {divisions} | {' | '.join(shown)} |")
-        of = len([name for name in sets if name in PUBLISHED])
+        of = len([name for name in sets if best_published(name) is not None])
         lines += [
             "",
             f"At or above the best published: {counts['published'][0]} of {of} data sets, "
@@ -542,7 +531,8 @@ def main(words: Sequence[str] | None = None) -> None:
     elif options.report:
         others = read_rows(options.out / CLASSICAL_RESULTS.name)
         print(report(read_rows(path), classical_accuracies(COMPARISON), others))
-        print("Best published:", "; ".join(f"{name} {of}" for name, (_, of) in PUBLISHED.items()))
+        sources = {name: best_published(name) for name in ORDER}
+        print("Best published:", "; ".join(f"{name} {each.source}" for name, each in sources.items() if each))
     elif options.classical:
         measure_classical(options)
     else:

@@ -46,7 +46,8 @@ from graphcaps.evaluation.ledger import Ledger
 from graphcaps.evaluation.record import RecordKey
 from graphcaps.evaluation.record_archive import write_archive
 from graphcaps.evaluation.results_store import ResultsStore
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.model_file import load
 from graphcaps.presets import load_preset
 from graphcaps.serve.limits import Limits
 from graphcaps.serve.worker import WorkerRequest, handle_batch

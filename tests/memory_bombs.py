@@ -29,7 +29,7 @@ def read_bomb(name: str, path: Path) -> object:
 
         return ResultsStore(path.parent).records()
     if name == "model":
-        from graphcaps.inference.fitted_model import load
+        from graphcaps.inference.model_file import load
 
         return load(path)
     if name == "preset":

@@ -240,6 +240,25 @@ def test_the_python_of_a_page_runs(
             assert output == expected, f"{named(page)}, block {number}"
 
 
+@pytest.mark.exhaustive  # 20 s of CPU time
+def test_a_decision_prints_what_its_page_shows(
+    working_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole training on one thread; indices and last digits may differ on another processor."""
+    names: dict[str, Any] = {"__name__": "page"}
+    outputs = 0
+    for code, expected in printed(DOCS / "tutorials" / "decision.md"):
+        exec(compile(code, "decision.md", "exec"), names)
+        output = capsys.readouterr().out
+        if expected is not None:
+            words = [re.sub(r"\d+(\.\d+)?", "N", text) for text in (output, expected)]
+            found = [[float(each) for each in re.findall(r"\d+\.\d+", text)] for text in (output, expected)]
+            assert words[0] == words[1]
+            assert found[0] == pytest.approx(found[1], abs=0.02)
+            outputs += 1
+    assert outputs == 4
+
+
 def test_printed_output_is_found_below_its_block() -> None:
     page = DOCS / "tutorials" / "own_training_loop.md"
     outputs = [text for _, text in printed(page)]

@@ -263,6 +263,15 @@ def test_a_data_frame_without_the_column_of_the_training_is_refused(
         assert np.array_equal(model.predict(frame[["name", "smiles"]]), expected)
 
 
+@pytest.mark.filterwarnings("ignore:.*not read:graphcaps.data.readers.graph_metadata.ReadingWarning")
+def test_explain_reads_the_column_of_the_fit(smiles: list[str]) -> None:
+    frame = pd.DataFrame({"name": "x", "structure": smiles})
+    fitted = small().fit(frame[["structure"]], Y)
+    explained, expected = fitted.explain(frame), fitted.explain(smiles)
+    assert torch.equal(explained.predicted, expected.predicted)
+    assert len(explained) == len(smiles)
+
+
 def test_a_polars_frame_and_series(smiles: list[str]) -> None:
     polars = pytest.importorskip("polars", reason="polars is not installed")
     expected, frame = small().fit(smiles, Y), polars.DataFrame({"smiles": smiles, "y": Y})

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.measure_comparison import RESULTS, SETS, expand_models, read_failures
 from benchmarks.measure_model_speed import EPOCHS, measurement_name
-from benchmarks.pages.markdown import DASH, fill_template, join_names, mean_std, p_value, signed, table
+from benchmarks.pages.markdown import DASH, fill_template, fixed, join_names, mean_std, p_value, signed, table
 from graphcaps.bench import read_measurements
 from graphcaps.comparison.comparison import Comparison
 from graphcaps.comparison.rank_diagram import rank_diagram
@@ -27,7 +27,7 @@ Accuracies = dict[tuple[str, str, str], tuple[float, float | None]]
 BASELINE = "hgcn"
 ORDER = tuple(name for tier in SETS for name in tier)
 GAP = 4.0
-"""Points under the quoted value from which the page names a row."""
+"""Points under the quoted value from which the page names a row; differences below it are counted."""
 NOTHING = "No records are stored."
 ADOPTED = "results/reproduction"
 CLASSICAL = "results/classical.csv"
@@ -60,6 +60,8 @@ def page(root: Path) -> str:
     failures = read_failures(root / RESULTS)
     values = dict.fromkeys(
         (
+            "hgcn_seeds",
+            "small",
             "findings",
             "held_out",
             "twin_free",
@@ -78,6 +80,8 @@ def page(root: Path) -> str:
     if found is not None:
         classical = read_accuracies(root / CLASSICAL)
         values = {
+            "hgcn_seeds": baseline_seeds(found),
+            "small": small_differences(found),
             "findings": findings(found, classical),
             "held_out": _matrix(found, held_out_cell, spare=partial(spare_held_out, classical)),
             "twin_free": _matrix(found, twin_free_cell, last=twin_share, last_name="twins"),
@@ -101,6 +105,24 @@ def picture(root: Path) -> str:
     found = comparison(root)
     ranked = None if found is None else complete(found).ranks
     return '<svg xmlns="http://www.w3.org/2000/svg"/>\n' if ranked is None else rank_diagram(ranked)
+
+
+def baseline_seeds(found: Comparison) -> str:
+    """The seeds of HGCN, the same on all data sets."""
+    seeds = {
+        tuple(sorted({each.key.seed for each in ledger.of("held-out")}))
+        for ledger in found.ledgers
+        if ledger.variant == BASELINE and ledger.held_out is not None
+    }
+    return " or ".join(f"the seeds {join_names(map(str, each))}" for each in sorted(seeds))
+
+
+def small_differences(found: Comparison) -> str:
+    """How many of the tested differences below :data:`GAP` points are significant."""
+    tested = [each for dataset in found.datasets for each in found.tests(dataset).values()]
+    small = [each for each in tested if abs(each.test.difference) < GAP]
+    significant = sum(each.is_significant for each in small)
+    return f"Of {len(small)} tested differences below {GAP:.0f} points, {significant} are significant."
 
 
 def complete(found: Comparison) -> Comparison:
@@ -137,14 +159,14 @@ def findings(found: Comparison, classical: Accuracies) -> str:
         )
         sure = [name for name in higher if name in tests and tests[name].is_significant]
         worse = [name for name, each in tests.items() if each.is_significant and each.test.difference < 0]
-        shown = [f"{name} +{differences[name]:.1f}" for name in higher[:6]]
+        shown = [f"{name} {signed(differences[name], 1)}" for name in higher[:6]]
         more = f" and {len(higher) - 6} more" if len(higher) > 6 else ""
         ahead += dataset in counted and not higher
         beaten += dataset in counted and bool(sure)
         lines.append(
             (
                 dataset,
-                f"{base:.1f}",
+                fixed(base, 1),
                 str(len(differences)),
                 (", ".join(shown) + more) or "none",
                 ", ".join(sure) or "none",
@@ -186,32 +208,33 @@ def spare_held_out(classical: Accuracies, dataset: str, model: str) -> str:
 def spare_upper_bound(classical: Accuracies, dataset: str, model: str) -> str:
     """As :func:`spare_held_out`, of the fit to nine folds, with the quoted value."""
     found = classical.get((dataset, model, "paper"))
-    return DASH if found is None else f"{found[0]:.1f}{UNTESTED}{_in_parentheses(model, dataset)}"
+    return DASH if found is None else f"{fixed(found[0], 1)}{UNTESTED}{_in_parentheses(model, dataset)}"
 
 
 def _in_parentheses(model: str, dataset: str) -> str:
     quote = quoted_value(model, dataset)
-    return "" if quote is None else f" ({quote:.1f})"
+    return "" if quote is None else f" ({fixed(quote, 1)})"
 
 
 def twin_free_cell(ledger: Ledger, found: Comparison) -> str:
-    return DASH if ledger.twin_free is None else f"{ledger.twin_free.mean:.1f}"
+    return DASH if ledger.twin_free is None else fixed(ledger.twin_free.mean, 1)
 
 
 def upper_bound_cell(ledger: Ledger, found: Comparison) -> str:
     """C, and the value that the paper quotes behind it."""
     if ledger.C is None:
         return DASH
-    return f"{ledger.C.mean:.1f}{_in_parentheses(ledger.variant, ledger.dataset)}"
+    return f"{fixed(ledger.C.mean, 1)}{_in_parentheses(ledger.variant, ledger.dataset)}"
 
 
 def training_cell(ledger: Ledger, found: Comparison) -> str:
-    """Accuracy on the training graphs in the last epoch, mean over folds, seeds and protocols."""
-    if not ledger.selects_epochs:
+    """Accuracy on the training graphs in the last epoch of the held-out trainings, mean over folds and seeds."""
+    records = ledger.of("held-out")
+    if not ledger.selects_epochs or not records:
         return DASH
-    curves = [record.curves for record in ledger.records]
+    curves = [record.curves for record in records]
     shares = np.concatenate([each.train_right[:, -1] / each.train_graphs for each in curves])
-    return f"{100 * shares.mean():.1f}"
+    return fixed(100 * float(shares.mean()), 1)
 
 
 def cost(found: Comparison) -> str:
@@ -333,8 +356,8 @@ def quoted(found: Comparison) -> str:
             gap.system.model,
             gap.ledger.dataset,
             _escape(gap.system.criterion),
-            f"{gap.ours:.1f}",
-            f"{gap.quoted:.1f}",
+            fixed(gap.ours, 1),
+            fixed(gap.quoted, 1),
             _escape(gap.system.protocol),
             _trained(gap.ledger),
         )
@@ -445,7 +468,7 @@ def agreement(found: Comparison, root: Path) -> str:
             if ours is None or theirs is None:
                 cells.append(DASH)
                 continue
-            text = f"{ours:.1f} ({signed(ours - theirs, 1)})"
+            text = f"{fixed(ours, 1)} ({signed(ours - theirs, 1)})"
             cells.append(_bold(text, abs(ours - theirs) > AGREEMENT))
         rows.append((model, *cells))
     if not rows:
@@ -462,8 +485,8 @@ def agreement(found: Comparison, root: Path) -> str:
     if largest is not None:
         eight, nine = changes[largest]
         example = (
-            f" The largest difference: `{largest[1]}` has {eight:.1f} on {largest[0]} with eight folds and {nine:.1f} "
-            "with nine."
+            f" The largest difference: `{largest[1]}` has {fixed(eight, 1)} on {largest[0]} with eight folds and "
+            f"{fixed(nine, 1)} with nine."
         )
     return (
         f"{table(('model', *names), rows)}\n\nIn the tables above, kernels are not fitted again after the selection: "
@@ -492,7 +515,7 @@ def _seed_sentences(path: Path) -> str:
     sentences = []
     for key in seeds[0]:
         if all(key in each for each in seeds):
-            values = [f"{each[key][0]:.1f}" for each in seeds]
+            values = [fixed(each[key][0], 1) for each in seeds]
             sentences.append(f" With the seeds 0, 1 and 2, `{key[1]}` has {join_names(values)} on {key[0]}.")
     return "".join(sentences)
 

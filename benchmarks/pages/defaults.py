@@ -1,13 +1,14 @@
 """``docs/defaults.md``: selection, accuracy and calibration of the default preset, from stored results.
 
-Reads ``results/choosing``, ``results/defaults*.json`` (``-first``: the earlier default; ``-beyond``: the planted
-parts), ``results/planted_networks.json``, ``results/reproduction``, ``results/edge-labels`` and ``results/context``.
+Reads ``results/choosing``, ``results/defaults.json``, ``results/defaults-beyond.json`` (the planted parts),
+``results/planted_networks.json``, ``results/reproduction``, ``results/edge-labels`` and ``results/context``.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,18 @@ from benchmarks.measure_default_candidates import (
     read_summary,
 )
 from benchmarks.measure_defaults import paper_preset
-from benchmarks.pages.markdown import fill_template, join_names, mean_std, table
+from benchmarks.pages.markdown import fill_template, join_names, mean_std, signed, table
 from graphcaps.evaluation.epoch_records import LOSS_STEP, EpochRecords
 from graphcaps.evaluation.results_store import ResultsStore
+from graphcaps.evaluation.statistics import fold_ratio
 from graphcaps.reproduction.published import paper_datasets
 
 CAP, PATIENCE = 300, 50
 SHORT = {"IMDB-BINARY": "IMDB-B", "IMDB-MULTI": "IMDB-M", "REDDIT-BINARY": "REDDIT", "PTC_MR": "PTC"}
 OTHER_FOLDS, VALIDATION = "temperature, other folds", "temperature, own hold-out"  # keys of the records
+FOLDS = 10
+CORRECTION = math.sqrt(1 + FOLDS * fold_ratio(FOLDS))
+"""Standard error of a mean over folds by Nadeau and Bengio, divided by that of independent folds."""
 LEVELS = {"easy": "planted-parts", "medium": "planted-parts-medium", "hard": "planted-parts-hard"}
 Row = Mapping[str, Any]
 
@@ -81,7 +86,7 @@ def candidates(results: Path, losses: Mapping[str, Mapping[tuple[str, int], floa
         cap: paper_losses(results, cap, PATIENCE)
         for cap in {cap for candidate_losses in losses.values() for _, cap in candidate_losses}
     }
-    notes = {CHOSEN.name: "**{}** (the default)", MEASURED_BEFORE.name: "{} (the earlier default)"}
+    notes = {CHOSEN.name: "**{}** (the default)", MEASURED_BEFORE.name: "{} †"}
     rows, others = [], []
     for candidate, candidate_losses in losses.items():
         shown = candidate.replace(",", ", ")  # so that a browser can break it
@@ -127,19 +132,15 @@ def accuracies(rows: Sequence[Row], name: str) -> list[float]:
     return [row["accuracy"] for row in rows if row["dataset"] == name]
 
 
-def accuracy_table(
-    results: Path, rows: Sequence[Row], before: Sequence[Row]
-) -> tuple[str, dict[str, float], dict[str, float]]:
-    """Accuracies of default and paper preset; differences of the default and of the earlier default."""
-    lines, differences, first = [], {}, {}
+def accuracy_table(results: Path, rows: Sequence[Row]) -> tuple[str, dict[str, float]]:
+    """Accuracies of default and paper preset, and their differences."""
+    lines, differences = [], {}
     for name in paper_datasets():
         ours, paper = accuracies(rows, name), paper_preset(name, results / "reproduction")
         differences[name] = float(np.mean(ours) - np.mean(paper))
-        first[name] = float(np.mean(accuracies(before, name)) - np.mean(paper))
         shown = (mean_std(np.mean(v), np.std(v, ddof=1)) for v in (ours, paper))
-        lines.append([name, *shown, f"{differences[name]:+.2f}", f"{first[name]:+.2f}"])
-    head = ["data set", "default", "paper preset", "difference", "difference of the earlier default"]
-    return table(head, lines), differences, first
+        lines.append([name, *shown, signed(differences[name])])
+    return table(["data set", "default", "paper preset", "difference"], lines), differences
 
 
 def beyond_seeds(results: Path, rows: Sequence[Row]) -> str:
@@ -157,16 +158,27 @@ def beyond_seeds(results: Path, rows: Sequence[Row]) -> str:
     )
 
 
-def planted_table(results: Path, rows: Sequence[Row], before: Sequence[Row]) -> str:
+def planted_networks(results: Path) -> list[Row]:
+    """The preset written for the planted parts, a row per level."""
+    rows = json.loads((results / "planted_networks.json").read_text("utf-8"))["rows"]
+    return [row for row in rows if row["model"] == "HGCN"]
+
+
+def planted_table(results: Path, rows: Sequence[Row]) -> str:
     """Accuracy on the planted parts, compared with the preset written for them."""
-    networks = json.loads((results / "planted_networks.json").read_text("utf-8"))["rows"]
     lines = []
     for level, name in LEVELS.items():
-        (own_preset,) = [row for row in networks if (row["level"], row["model"]) == (level, "HGCN")]
-        both = [accuracies(each, name) for each in (rows, before)]
-        shown = [mean_std(np.mean(v), np.std(v, ddof=1), 1) for v in both]
-        lines.append([name, *shown, mean_std(own_preset["accuracy"], own_preset["std_seeds"], 1)])
-    return table(["data set", "default", "earlier default", "preset `planted-parts`"], lines)
+        (own_preset,) = [row for row in planted_networks(results) if row["level"] == level]
+        ours = accuracies(rows, name)
+        shown = mean_std(np.mean(ours), np.std(ours, ddof=1), 1)
+        lines.append([name, shown, mean_std(own_preset["accuracy"], own_preset["std_seeds"], 1)])
+    return table(["data set", "default", "preset `planted-parts`"], lines)
+
+
+def epochs_of(rows: Sequence[Row]) -> str:
+    """Largest number of epochs of trainings."""
+    (epochs,) = {row["config"]["training"]["epochs"] for row in rows}
+    return f"{epochs} epochs"
 
 
 def seeds_of(rows: Sequence[Row]) -> int:
@@ -231,12 +243,15 @@ def rises(rows: Sequence[Row]) -> str:
 
 
 def context_values(results: Path) -> dict[str, str]:
-    """Validation losses of kinds of context and of parts, as differences from the default in percent."""
+    """Validation losses of kinds of context and of parts, as differences from the default in percent.
+
+    The file has the standard errors of independent folds; they are corrected for training graphs that folds share.
+    """
     with (results / "context" / TABLE).open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["candidate"] != BASE]
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for row in rows:
-        value = float(row["difference in %"]), float(row["standard error in %"])
+        value = float(row["difference in %"]), CORRECTION * float(row["standard error in %"])
         found.setdefault(row["candidate"], {})[row["dataset"]] = value
     names = [name for name in paper_datasets() if any(name in each for each in found.values())]
     lines, sentences = [], []
@@ -268,15 +283,14 @@ def page(root: Path) -> str:
     """The page; ``root`` is the root of the repository."""
     results = root / "results"
     summary = read_summary(results / "choosing" / CANDIDATES_FILE)
-    measured, first_measured, others_measured, others_first = (
-        json.loads((results / f"defaults{which}.json").read_text("utf-8"))
-        for which in ("", "-first", "-beyond", "-beyond-first")
+    measured, others_measured = (
+        json.loads((results / f"defaults{which}.json").read_text("utf-8")) for which in ("", "-beyond")
     )
-    rows, before = measured["rows"], first_measured["rows"]
+    rows = measured["rows"]
     edges = json.loads((results / "edge-labels" / "comparison.json").read_text("utf-8"))
     losses, others = candidates(results, losses_of(summary))
-    accuracy, differences, first = accuracy_table(results, rows, before)
-    far = [f"{name} {value:+.2f}" for name, value in differences.items() if value < -1]
+    accuracy, differences = accuracy_table(results, rows)
+    far = [f"{name} ({signed(value)})" for name, value in differences.items() if value < -1]
     significant = [row for row in edges["rows"] if row["p"] < 0.05]
     edge_rows = [
         [
@@ -293,8 +307,14 @@ def page(root: Path) -> str:
         "cap": f"{CAP}",
         "patience": f"{PATIENCE}",
         "losses": losses,
-        "first": f"{sum(value >= -1 for value in first.values())}",
-        "first_seeds": f"{seeds_of(before)}",
+        "float32": join_names(
+            name
+            for name in paper_datasets()
+            if {row["config"]["training"]["precision"] for row in rows if row["dataset"] == name}
+            == {"float32"}
+        ),
+        "default_epochs": f"up to {epochs_of(others_measured['rows'])}",
+        "planted_epochs": epochs_of(planted_networks(results)),
         "others": others,
         "chance": seed_spread(results),
         "patiences": patiences(summary),
@@ -304,9 +324,9 @@ def page(root: Path) -> str:
         "near": f"{sum(value >= -1 for value in differences.values())}",
         "count": f"{len(differences)}",
         "beyond_seeds": beyond_seeds(results, rows),
-        "far": f"It is further below on {', '.join(far)}. " if far else "",
+        "far": f"It is further below on {join_names(far)}. " if far else "",
         "seeds": f"{seeds_of(rows)}",
-        "beyond": planted_table(results, others_measured["rows"], others_first["rows"]),
+        "beyond": planted_table(results, others_measured["rows"]),
         "beyond_command": others_measured["command"],
         "probabilities": calibration_table(rows),
         "calibrated": calibration_of_seeds(rows),

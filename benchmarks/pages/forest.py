@@ -18,7 +18,6 @@ from benchmarks.measure_reach import (
     BASE,
     CLASSICAL_RESULTS,
     COMPARISON,
-    PUBLISHED,
     Row,
     by_division,
     classical_accuracies,
@@ -26,14 +25,15 @@ from benchmarks.measure_reach import (
 from benchmarks.measure_reach import CLASSICAL as CLASSICAL_MODELS
 from benchmarks.measure_reach import RESULTS as REACH
 from benchmarks.measure_reach import read_rows as read_cells
-from benchmarks.pages.comparison import CLASSICAL, read_accuracies
+from benchmarks.pages.comparison import CLASSICAL, comparison, read_accuracies
 from benchmarks.pages.known_reasons import read as read_reasons
-from benchmarks.pages.markdown import DASH, join_names, p_value, replace_sections, signed, table
-from benchmarks.pages.molecules import NAMES
+from benchmarks.pages.markdown import DASH, fixed, join_names, p_value, replace_sections, signed, table
+from benchmarks.pages.molecules import NAMES, active_molecules
+from benchmarks.published_accuracies import best_published
 from graphcaps.bench import read_measurements
 from graphcaps.evaluation import Ledger, ResultsStore
 from graphcaps.evaluation.ledger import held_out_accuracies
-from graphcaps.evaluation.statistics import corrected_t_test, holm
+from graphcaps.evaluation.statistics import corrected_t_test, fold_ratio, holm, split_ratio
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import published_hgcn
 
@@ -73,9 +73,13 @@ def statements(root: Path) -> list[str]:
         summary(differences(root)),
         best_summary(best_cells(root)),
         best_significance(best_cells(root)),
+        published_summary(best_cells(root)),
+        forest_seeds(root),
         *classical_summary(best_cells(root), classical_divisions(root)),
         bound_summary(bounds(root)),
         significance(adjusted_p_values(root)),
+        adjusted_over_models(root),
+        active_molecules(read_splits(root / MOLECULES)),
         seconds(root),
         reason_areas(root, "hgcn", "capsules"),
         reason_areas(root, "gin", "integrated-gradients"),
@@ -83,13 +87,34 @@ def statements(root: Path) -> list[str]:
 
 
 def differences(root: Path) -> dict[str, float]:
-    """Held-out accuracy of HGCN minus that of the forest in points, by data set."""
-    forest = read_accuracies(root / CLASSICAL)
+    """Held-out accuracy of HGCN minus that of the forest in points, both means over seeds, by data set."""
+    forest = forest_accuracies(root)
     return {
-        name: ledger.held_out.mean - forest[name, FOREST, "held-out"][0]
+        name: ledger.held_out.mean - forest[name]
         for name, ledger in _hgcn(root).items()
         if ledger.held_out is not None
     }
+
+
+def forest_accuracies(root: Path) -> dict[str, float]:
+    """Held-out accuracy of the forest in percent, mean over all stored seeds, by data set."""
+    return {
+        name: ledger.held_out.mean for name, ledger in _forest(root).items() if ledger.held_out is not None
+    }
+
+
+def forest_seeds(root: Path) -> str:
+    """How many seeds of the forest are stored, and where."""
+    by_count: dict[int, list[str]] = {}
+    for name, ledger in _forest(root).items():
+        by_count.setdefault(len({each.key.seed for each in ledger.of("held-out")}), []).append(name)
+    words = {1: "one seed", 2: "two seeds", 3: "three seeds"}
+    several = [
+        f"{words[count]} on {join_names(by_count[count])}"
+        for count in sorted(by_count, reverse=True)
+        if count > 1
+    ]
+    return f"{', '.join(several)}, and one seed on the others"
 
 
 def summary(found: Mapping[str, float]) -> str:
@@ -97,22 +122,17 @@ def summary(found: Mapping[str, float]) -> str:
     behind = [name for name, difference in found.items() if difference < 0]
     most, least = max(found.values()), min(found.values())
     return (
-        f"more accurate on {join_names(behind)}, by up to {-least:.1f} points; HGCN is more accurate on the "
-        f"other {len(found) - len(behind)}, by up to {most:.1f} points"
+        f"more accurate on {join_names(behind)}, by up to {fixed(-least, 1)} points; HGCN is more accurate on the "
+        f"other {len(found) - len(behind)}, by up to {fixed(most, 1)} points"
     )
 
 
 def adjusted_p_values(root: Path) -> dict[str, float]:
-    """Corrected paired tests of HGCN and the forest with seed 0, adjusted over the data sets."""
-    hgcn = _hgcn(root)
-    forests = {
-        each.dataset: each
-        for each in ResultsStore(root / "results" / "comparison").ledgers()
-        if each.variant == FOREST
-    }
+    """Corrected paired tests of HGCN and the forest, each a mean over its seeds, adjusted over the data sets."""
+    hgcn, forests = _hgcn(root), _forest(root)
     p_values = {
         name: corrected_t_test(
-            held_out_accuracies(hgcn[name]), held_out_accuracies(forests[name])[:1], test_share=0.1
+            held_out_accuracies(hgcn[name]), held_out_accuracies(forests[name]), split_ratio(hgcn[name])
         ).p
         for name in hgcn
         if name in forests
@@ -126,9 +146,17 @@ def significance(p_values: Mapping[str, float]) -> str:
     return f"{len(significant)} of the {len(p_values)} tested differences are significant: {join_names(significant)}"
 
 
+def adjusted_over_models(root: Path) -> str:
+    """On how many data sets HGCN and the forest differ significantly where p is adjusted over models."""
+    found = comparison(root)
+    assert found is not None
+    tested = [tests[FOREST] for name in found.datasets if FOREST in (tests := found.tests(name))]
+    return f"differ significantly on {sum(each.is_significant for each in tested)} of {len(tested)} data sets"
+
+
 def accuracy_table(root: Path) -> str:
     """Accuracies of HGCN and of forests, the largest gain of HGCN first, with tests where single folds are stored."""
-    gains, default = differences(root), default_accuracies(root)
+    gains, default, forest = differences(root), default_accuracies(root), forest_accuracies(root)
     classical = read_accuracies(root / CLASSICAL)
     adjusted = adjusted_p_values(root)
     rows = []
@@ -138,17 +166,16 @@ def accuracy_table(root: Path) -> str:
             ((value[0], model) for model, value in others.items() if value is not None),
             default=None,
         )
-        accuracy = classical[name, FOREST, "held-out"][0]
         rows.append(
             (
                 name,
                 NODES[name],
-                f"{default[name]:.1f}",
-                f"{accuracy + gains[name]:.1f}",
-                f"{accuracy:.1f}",
+                fixed(default[name], 1),
+                fixed(forest[name] + gains[name], 1),
+                fixed(forest[name], 1),
                 signed(gains[name], 1),
                 p_value(adjusted[name]) if name in adjusted else DASH,
-                DASH if best is None else f"{best[0]:.1f} (`{best[1]}`)",
+                DASH if best is None else f"{fixed(best[0], 1)} (`{best[1]}`)",
             )
         )
     head = ("data set", "nodes have", "HGCN, default", "HGCN, paper", f"`{FOREST}`", "difference", "p")
@@ -207,9 +234,9 @@ def best_summary(cells: Mapping[str, Sequence[Row]]) -> str:
     }
     behind = [name for name, gain in gains.items() if gain < 0]
     text = f"more accurate than the forest on {len(gains) - len(behind)} of {len(gains)} data sets"
-    text += f", by up to {max(gains.values()):.1f} points"
+    text += f", by up to {fixed(max(gains.values()), 1)} points"
     if behind:
-        text += f", and less accurate on {join_names(behind)}, by up to {-min(gains.values()):.1f}"
+        text += f", and less accurate on {join_names(behind)}, by up to {fixed(-min(gains.values()), 1)}"
     return text
 
 
@@ -217,6 +244,20 @@ def forest_significance(cells: Mapping[str, Sequence[Row]]) -> str:
     """Where ``best`` differs significantly from its forest, over the folds of all divisions."""
     against_forest = significant_sets(cells, lambda row: row["part_accuracy"][FOREST])
     return f"differs significantly from the forest on {join_names(against_forest)}"
+
+
+def published_summary(cells: Mapping[str, Sequence[Row]]) -> str:
+    """On how many data sets ``best`` is at or above the best published accuracy, and where it is below."""
+    gaps = {
+        name: mean_accuracy(rows, "mixture") - published.value
+        for name, rows in cells.items()
+        if (published := best_published(name)) is not None
+    }
+    below = [f"{name} ({signed(gap, 1)})" for name, gap in gaps.items() if gap < 0]
+    return (
+        f"at or above the best published accuracy on {len(gaps) - len(below)} of {len(gaps)} data sets, and below it "
+        f"on {join_names(below)}"
+    )
 
 
 def best_significance(cells: Mapping[str, Sequence[Row]]) -> str:
@@ -236,7 +277,7 @@ def significant_sets(cells: Mapping[str, Sequence[Row]], other: Callable[[Row], 
         corrected_t_test(
             np.concatenate([row["mixture_accuracy"] for row in rows]) / 100,
             np.concatenate([other(row) for row in rows]) / 100,
-            test_share=0.1,
+            fold_ratio(rows[0]["folds"]),
         ).p
         for rows in cells.values()
     ]
@@ -251,14 +292,14 @@ def reach_table(cells: Mapping[str, Sequence[Row]]) -> str:
     rows = []
     for name, found in cells.items():
         accuracies = [mean_accuracy(found, part) for part in parts]
-        published = PUBLISHED.get(name)
+        published = best_published(name)
         rows.append(
             (
                 name,
                 f"{len(found)}",
-                *(f"{each:.1f}" for each in accuracies),
+                *(fixed(each, 1) for each in accuracies),
                 signed(accuracies[3] - accuracies[2], 1),
-                DASH if published is None else f"{published[0]:.1f}",
+                DASH if published is None else fixed(published.value, 1),
                 f"{fmean(row['weights'][0] for row in found):.2f}",
             )
         )
@@ -285,8 +326,8 @@ def classical_table(
         rows.append(
             (
                 name,
-                *(f"{mean_accuracy(found, part):.1f}" for part in ("committee", "mixture")),
-                *(DASH if each is None else f"{fmean(each.values()):.1f}" for each in models),
+                *(fixed(mean_accuracy(found, part), 1) for part in ("committee", "mixture")),
+                *(DASH if each is None else fixed(fmean(each.values()), 1) for each in models),
             )
         )
     return table(("data set", "committee", "`best`", *(f"`{model}`" for model in CLASSICAL_MODELS)), rows)
@@ -353,13 +394,15 @@ def bounds(root: Path) -> dict[str, Bounds]:
 
 def bound_table(found: Mapping[str, Bounds]) -> str:
     """C of one model, committee and mixture beside the forest, which has no epochs, and the paper."""
-    rows = [(name, *(f"{value:.1f}" for value in each)) for name, each in found.items()]
+    rows = [(name, *(fixed(value, 1) for value in each)) for name, each in found.items()]
     return table(("data set", "C: one model", "C: committee", "C: `best`", f"`{FOREST}`", "C: paper"), rows)
 
 
 def bound_summary(found: Mapping[str, Bounds]) -> str:
     """On how many data sets C of ``best`` is at least that of the paper, as both are printed."""
-    ahead = [name for name, each in found.items() if round(each.best, 1) >= round(each.paper, 1)]
+    ahead = [
+        name for name, each in found.items() if float(fixed(each.best, 1)) >= float(fixed(each.paper, 1))
+    ]
     return f"at or above the paper's on {len(ahead)} of {len(found)} data sets ({join_names(ahead)})"
 
 
@@ -385,6 +428,14 @@ def reason_areas(root: Path, model: str, method: str) -> str:
     }
     known = [value for name, value in areas.items() if name != PLANTED]
     return f"{min(known):.2f} to {max(known):.2f} on {len(known)} data sets and {areas[PLANTED]:.2f} on `{PLANTED}`"
+
+
+def _forest(root: Path) -> dict[str, Ledger]:
+    """The forest with all stored seeds, in the order of :data:`NODES`."""
+    ledgers = {
+        each.dataset: each for each in ResultsStore(root / COMPARISON).ledgers() if each.variant == FOREST
+    }
+    return {name: ledgers[name] for name in NODES if name in ledgers}
 
 
 def _hgcn(root: Path) -> dict[str, Ledger]:

@@ -1,13 +1,12 @@
-"""Numbers of ``README.md``, from ``reproduction``, ``classical.csv``, ``parts.json`` and ``performance.json``."""
+"""Numbers of ``README.md``, from ``reproduction``, ``comparison``, ``reach``, ``parts.json``, ``performance.json``."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
-from statistics import fmean
 
 from benchmarks.measure_training_speed import measurement_names
 from benchmarks.pages import forest, parts
+from benchmarks.pages.markdown import fixed
 from graphcaps.bench import read_measurements
 from graphcaps.evaluation import ResultsStore
 from graphcaps.reproduction.published import published_hgcn
@@ -29,13 +28,13 @@ def statements(root: Path) -> list[str]:
     names = next(
         columns for head in heads if {*(columns := [full.get(cell, cell) for cell in head[1:]])} == {*hgcn}
     )
-    rows = [[f"{hgcn[name].estimates[rule].mean:.1f}" for name in names] for rule in ("held-out", "C")]
-    rows.append([f"{published_hgcn(name, 'C').mean:.1f}" for name in names])
-    accuracies = _forest_accuracies(root / "results" / "classical.csv")
-    rows.append([f"{accuracies[name]:.1f}" for name in names])
+    rows = [[fixed(hgcn[name].estimates[rule].mean, 1) for name in names] for rule in ("held-out", "C")]
+    rows.append([fixed(published_hgcn(name, "C").mean, 1) for name in names])
+    accuracies = forest.forest_accuracies(root)
+    rows.append([fixed(accuracies[name], 1) for name in names])
     best = forest.best_cells(root)
     for part in (forest.FOREST, "mixture"):  # on the same divisions
-        rows.append([f"{forest.mean_accuracy(best[name], part):.1f}" for name in names])
+        rows.append([fixed(forest.mean_accuracy(best[name], part), 1) for name in names])
     row_name = measurement_names("paper", 1, "tf32")[1]
     (row,) = [
         each for each in read_measurements(root / "results/performance.json") if each["what"] == row_name
@@ -56,13 +55,3 @@ def statements(root: Path) -> list[str]:
         f"raises it to {blocks:.2f}, and the best of eight restarts (`--restarts 8`) to {best_of:.2f}, "
         f"over all graphs to {everywhere[1]:.2f} and {everywhere[2]:.2f}",
     ]
-
-
-def _forest_accuracies(path: Path) -> dict[str, float]:
-    """Mean held-out accuracy over seeds of the simple baseline, in percent, by data set."""
-    accuracies: dict[str, list[float]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if (row["model"], row["protocol"]) == ("wl-forest", "held-out"):
-                accuracies.setdefault(row["dataset"], []).append(float(row["accuracy"]))
-    return {name: fmean(values) for name, values in accuracies.items()}

@@ -19,7 +19,8 @@ __getattr__, __dir__ = lazy_names(
         "graphcaps.estimator": ["HGCNClassifier"],
         "graphcaps.evaluation": ["Ledger", "cross_validate"],
         "graphcaps.explanation": ["Explanation", "explain"],
-        "graphcaps.inference.fitted_model": ["FittedModel", "load"],
+        "graphcaps.inference.fitted_model": ["FittedModel"],
+        "graphcaps.inference.model_file": ["load"],
         "graphcaps.search": ["tune"],
     },
     submodules=["data", "models", "nn", "ops", "testing"],
@@ -54,5 +55,6 @@ if TYPE_CHECKING:
     from graphcaps.estimator import HGCNClassifier
     from graphcaps.evaluation import Ledger, cross_validate
     from graphcaps.explanation import Explanation, explain
-    from graphcaps.inference.fitted_model import FittedModel, load
+    from graphcaps.inference.fitted_model import FittedModel
+    from graphcaps.inference.model_file import load
     from graphcaps.search import tune

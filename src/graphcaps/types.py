@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+
+from graphcaps.memo import Memo, remember
 
 __all__ = [
     "AdjacencyBits",
@@ -81,7 +84,7 @@ class Segments(ShapeRepr):
     padded: bool = True
     max_size: int | None = None
     may_be_empty: bool = False
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
+    memo: Memo = field(default_factory=dict, repr=False, init=False)
 
     @property
     def num_graphs(self) -> int:
@@ -103,20 +106,14 @@ class Segments(ShapeRepr):
         """True at real rows, ``[*lead, V]``; ``None`` without padding."""
         if not self.padded:
             return None
-        if "row_mask" not in self.memo:
-            self.memo["row_mask"] = self.index < self.num_graphs
-        mask: Tensor = self.memo["row_mask"]
-        return mask
+        return remember(self.memo, "row_mask", lambda: self.index < self.num_graphs)
 
     @property
     def graph_mask(self) -> Tensor | None:
         """True at graphs with rows, ``[*lead, B]``; ``None`` without padding."""
         if not self.padded:
             return None
-        if "graph_mask" not in self.memo:
-            self.memo["graph_mask"] = self.sizes > 0
-        mask: Tensor = self.memo["graph_mask"]
-        return mask
+        return remember(self.memo, "graph_mask", lambda: self.sizes > 0)
 
     @classmethod
     def from_sizes(cls, sizes: Tensor) -> Segments:
@@ -212,7 +209,7 @@ class EdgeTable(ShapeRepr):
     pairs: EdgeList | None = None
     kind: Tensor | None = None
     max_entries: int | None = None
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
+    memo: Memo = field(default_factory=dict, repr=False, init=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -467,8 +464,14 @@ class TrainingLoss(ShapeRepr):
     terms: LossTerms
     class_scores: Tensor
 
-    def backward(self) -> None:
-        """Adds the gradients of the loss to those of the parameters."""
+    def backward(self, update: Callable[[], None] | None = None) -> None:
+        """Adds the gradients of the loss to those of the parameters.
+
+        Args:
+            update (callable, optional): Updates the parameters that have a gradient, and drops these gradients. A loss
+                may call it as soon as it reads some parameters no more and has their gradients, to compute the others
+                meanwhile. (default: nothing is updated)
+        """
         # Replicas are independent: the gradients of each are as if it were alone.
         root: Tensor = _Root.apply(self.terms.total)
         root.backward()

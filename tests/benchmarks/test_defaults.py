@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.measure_context import TABLE
 from benchmarks.measure_default_candidates import CHOSEN
+from benchmarks.pages import defaults
 
 import graphcaps
 from graphcaps.presets import load_preset
@@ -52,3 +54,15 @@ def test_stored_calibration_errors_are_small(measured: list[dict[str, Any]], nam
             assert after["ece"] < 0.05
             assert after["log_loss"] <= before["log_loss"]
             assert after["brier"] <= before["brier"]
+
+
+def test_errors_of_context_are_those_of_folds_that_share_graphs(tmp_path: Path) -> None:
+    (tmp_path / "context").mkdir()
+    (tmp_path / "context" / TABLE).write_text(
+        "dataset,candidate,seeds,difference in %,standard error in %\n"
+        "MUTAG,none,1,,\nMUTAG,gin-2,1,-2.500,1.000\nDD,gin-2,1,-4.000,1.000\n"
+    )
+    # √(1/10 + 1/8) in place of √(1/10) is one and a half times as much.
+    values = defaults.context_values(tmp_path)
+    assert "| `gin-2` | -3.2 | -2.5 ± 1.5 | -4.0 ± 1.5 |" in values["context"]
+    assert values["context_lower"].endswith("2 of 2 data sets, by more than two standard errors on 1.")

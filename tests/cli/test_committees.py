@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from graphcaps.cli.main import app
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
 

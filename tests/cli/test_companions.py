@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from graphcaps.cli.main import app
 from graphcaps.data.datasets.loading import load_dataset
 from graphcaps.evaluation import ResultsStore
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")
 

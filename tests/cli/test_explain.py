@@ -23,7 +23,7 @@ from graphcaps.explanation import capsule_cards, counterfactuals, explain_store
 from graphcaps.explanation.explanation_metrics import FAST_METHODS, METHODS, METRICS
 from graphcaps.explanation.report.report_data import read_block
 from graphcaps.inference.applicability import TrainingProfile
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 from tests.small_models import planted, small_model, train_small
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")

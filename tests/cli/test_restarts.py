@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 from tests.cli.training import invoke, refusal, write_inputs
 
 pytestmark = pytest.mark.usefixtures("isolated_folders")

@@ -42,9 +42,9 @@ def test_tests_are_paired_corrected_and_adjusted() -> None:
     found = comparison({("A", "hgcn"): HGCN, ("A", "gin"): GIN, ("A", "majority"): MAJORITY})
     tests = found.tests("A")
     assert found.baseline == "hgcn"
-    share = 20 / (20 + 160)
+    ratio = 20 / 160
     expected = {
-        name: corrected_t_test(np.array(right) / 20, np.array(HGCN) / 20, share)
+        name: corrected_t_test(np.array(right) / 20, np.array(HGCN) / 20, ratio)
         for name, right in (("gin", GIN), ("majority", MAJORITY))
     }
     adjusted = holm([test.p for test in expected.values()])

@@ -45,7 +45,7 @@ class TaggedForArrays(HGCNClassifier):
 class RowsAsGraphs(TaggedForArrays):
     """Reads each row of an array as a graph of one node with these attributes."""
 
-    def _read(self, X: Any, *, fitting: bool = False) -> GraphInput:
+    def _read(self, X: Any, *, fitting: bool = False, samples: bool = True) -> GraphInput:
         X = validate_data(self, X, reset=fitting, dtype=np.float64)
         node_ptr = torch.arange(len(X) + 1)
         empty = torch.empty(0, dtype=torch.int32)

@@ -53,7 +53,7 @@ def test_a_training_with_such_names_is_written(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from graphcaps.cli.main import app
-    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.model_file import load
 
     path = _networks(tmp_path / os.fsdecode(b"graphs\xff.json"))
     out = tmp_path / "model.safetensors"

@@ -199,7 +199,8 @@ def test_transform_returns_the_class_capsules():
 
 
 # ---------------------------------------------------------------------- training
-def test_early_stopping_keeps_the_best_epoch():
+def test_early_stopping_keeps_the_best_epoch(monkeypatch):
+    monkeypatch.setattr("graphcaps.training.early_stopping.MIN_STEPS", 1)  # of an epoch
     model = small(epochs=60, patience=5, learning_rate=0.01).fit(labelled())
     kept = model.model_.training["epoch"]
     assert model.n_iter_ == len(model.history_) < 60

@@ -238,8 +238,9 @@ SAGE = HGCN.with_model(trunk="sage")
 
 @pytest.fixture
 def short_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs are compared from the second on."""
+    """Epochs are compared from the second on, however few steps they have."""
     monkeypatch.setattr(early_stopping, "WINDOW", 2)
+    monkeypatch.setattr(early_stopping, "MIN_STEPS", 1)
 
 
 @pytest.mark.parametrize(

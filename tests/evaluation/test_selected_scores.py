@@ -44,7 +44,7 @@ def curves(epochs: int, seed: int) -> np.ndarray:
 def loop_of(losses: np.ndarray, patience: int | None, as_metric: bool) -> tuple[TrainingLoop, SelectedScores]:
     trainer = ScoringTrainer(1 - losses if as_metric else losses, as_metric)
     scores = SelectedScores(trainer.replicas)
-    callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, 3)]
+    callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, np.ones(3))]
     return TrainingLoop(trainer, [*callbacks, scores]), scores
 
 

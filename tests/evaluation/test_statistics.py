@@ -8,22 +8,28 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from graphcaps.config import RunConfig
+from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.errors import ArgumentError, GraphcapsError, ShapeError
+from graphcaps.evaluation import Ledger, cross_validate
 from graphcaps.evaluation.statistics import (
     average_ranks,
     corrected_t_test,
+    fold_ratio,
     friedman_p,
     holm,
     nemenyi_critical_difference,
+    split_ratio,
 )
+from tests.evaluation.records import record
 
 FIRST = np.array([0.90, 0.80, 0.85, 0.95])
 SECOND = np.array([0.85, 0.80, 0.80, 0.85])
 
 
 def test_corrected_t_test_by_hand() -> None:
-    """Differences 5, 0, 5, 10 points: mean 5, variance 50/3; 1/4 + 0.25/0.75 = 7/12."""
-    found = corrected_t_test(FIRST, SECOND, test_share=0.25)
+    """Differences 5, 0, 5, 10 points: mean 5, variance 50/3; 1/4 + 1/3 = 7/12."""
+    found = corrected_t_test(FIRST, SECOND, test_ratio=1 / 3)
     assert found.difference == pytest.approx(5)
     assert found.standard_error == pytest.approx(math.sqrt(7 / 12 * 50 / 3))
     assert found.statistic == pytest.approx(5 / math.sqrt(7 / 12 * 50 / 3))
@@ -66,18 +72,43 @@ def test_false_positive_rate() -> None:
             0, 0.01
         )  # what all folds share, since nine tenths of their graphs are the same
         delta = shared + random.normal(0, 0.03, 10)
-        found += corrected_t_test(0.8 + delta, np.full(10, 0.8), 0.1).p < 0.05
+        found += corrected_t_test(0.8 + delta, np.full(10, 0.8), 1 / 9).p < 0.05
         plain += stats.ttest_1samp(delta, 0).pvalue < 0.05
     assert found / 400 < 0.07
     assert plain / 400 > 0.12
 
 
 @pytest.mark.parametrize(
-    ("first", "share"), [(FIRST[:3], 0.25), (FIRST, 0.0), (FIRST, 1.0)], ids=["folds", "none", "all"]
+    ("first", "ratio"), [(FIRST[:3], 0.25), (FIRST, 0.0), (FIRST, math.inf)], ids=["folds", "none", "all"]
 )
-def test_invalid_arguments_are_refused(first: np.ndarray, share: float) -> None:
+def test_invalid_arguments_are_refused(first: np.ndarray, ratio: float) -> None:
     with pytest.raises(GraphcapsError):
-        corrected_t_test(first, SECOND, share)
+        corrected_t_test(first, SECOND, ratio)
+
+
+def test_the_ratio_is_that_of_the_trainings_that_are_compared() -> None:
+    """Of ten folds, eight train with a validation fold and nine without one."""
+    assert fold_ratio(10) == 1 / 8
+    assert fold_ratio(10, "paper") == 1 / 9
+    with pytest.raises(ArgumentError, match="'folds' must be more than 2"):
+        fold_ratio(2)
+
+
+def test_the_ratio_of_a_ledger_counts_graphs() -> None:
+    ledger = Ledger((record(0, "held-out"), record(0, "paper")))
+    for protocol in ("held-out", "paper"):
+        curves = ledger.of(protocol)[0].curves
+        assert split_ratio(ledger, protocol) == sum(curves.test_graphs) / sum(curves.train_graphs)
+    with pytest.raises(ArgumentError, match="hold records of the protocol held-out"):
+        split_ratio(Ledger((record(0, "paper"),)))
+
+
+def test_of_ten_folds_both_ratios_are_equal() -> None:
+    planted = planted_parts(num_graphs=60)
+    majority = RunConfig(model="majority")
+    ledger = cross_validate(planted, majority, protocol="both")
+    for protocol in ("held-out", "paper"):
+        assert split_ratio(ledger, protocol) == pytest.approx(fold_ratio(ledger.num_folds, protocol))
 
 
 def test_holm_by_hand() -> None:

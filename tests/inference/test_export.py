@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from graphcaps.data import from_networkx
+from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.inference.export import INPUTS, ExportableModel, export, export_inputs
 from graphcaps.inference.fitted_model import FittedModel
@@ -60,6 +61,12 @@ def test_exportable_module_gives_the_same_scores(name):
     with torch.no_grad():
         actual = ExportableModel(model.members, model.empty_scores)(*export_inputs(model, planted()))
     torch.testing.assert_close(actual, model.scores(planted()), rtol=1e-5, atol=1e-5)
+
+
+def test_inputs_are_truncated_with_the_warning_of_a_prediction():
+    with pytest.warns(TruncationWarning, match="export_inputs: 30 of 30 graphs are truncated"):
+        _, _, _, _, sizes = export_inputs(train_small(planted(), max_nodes=8), planted())
+    assert sizes.tolist() == [8] * 30
 
 
 def test_edge_weights_are_used():

@@ -25,8 +25,7 @@ from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps.config import RunConfig
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.applicability import TrainingProfile
-from graphcaps.inference.fitted_model import load
-from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION
+from graphcaps.inference.model_file import FORMAT, FORMAT_VERSION, load
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.training.final_training import train_final
 from tests.small_models import (

@@ -14,7 +14,8 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, ShapeError, UsageError
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.model_file import load
 from graphcaps.models import find_classical_model, find_graph_model, is_classical
 from graphcaps.models.builder import build_classical, model_factory
 from graphcaps.models.majority import Majority

@@ -18,6 +18,7 @@ from graphcaps.ops._triton.dispatch import use_kernels
 from graphcaps.ops._triton.precision import use_precision
 from graphcaps.ops.fused_loss.written_out_loss import WrittenOutLoss
 from graphcaps.ops.reconstruction.adjacency_bits import pack_adjacency
+from graphcaps.training.optimizer import ReplicaAdam
 from graphcaps.types import FeatureTable, GraphBatch, LossOptions, Precision, TrainingLoss
 from tests.graphs import assert_equal, random_graphs, with_empty_graphs, with_kinds, with_weights
 from tests.ops.conftest import kernel_device  # noqa: F401
@@ -193,6 +194,41 @@ def test_frozen_parts_have_no_gradient(kernel_device: str) -> None:  # noqa: F81
             assert found.keys() == expected.keys() - {f"gradient of {name}" for name in frozen}
             for name, value in found.items():
                 assert_equal(value, expected[name], name, 1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"trunk": "sage"}], ids=str)
+def test_weights_from_the_votes_on_are_updated_before_the_end(
+    options: dict[str, Any],
+    kernel_device: str,  # noqa: F811
+) -> None:
+    """With the bits of an update at the end: what comes later does not read them."""
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there = store.to(kernel_device)
+    batch = _batch(there, feature_table(x.float().to(kernel_device), there))
+    results, updated = [], set()
+    for early in (False, True):
+        model = _model(options, 3).to(kernel_device)
+        adam = ReplicaAdam(model, 2, weight_decay=0.1)
+        adam.set_rate(0.1)
+
+        def update(model: HGCN = model, adam: ReplicaAdam = adam) -> None:
+            updated.update(name for name, parameter in model.named_parameters() if parameter.grad is not None)
+            adam.step(counted=True)
+            adam.zero_grad()
+
+        with use_kernels("always"):
+            for _ in range(2):
+                loss = model.training_function()(batch, LossOptions())
+                assert adam.count_step()
+                loss.backward(update if early else None)
+                assert early == bool(updated)
+                adam.step(counted=True)
+                adam.zero_grad()
+        results.append({**model.state_dict(), **adam.state()})
+    below = ("primary.", "layers.0.norm", "layers.0.trunk")
+    assert updated == {name for name, _ in model.named_parameters() if not name.startswith(below)}
+    for name, value in results[0].items():
+        assert torch.equal(results[1][name], value), name
 
 
 def test_a_module_of_the_user_as_primary(kernel_device: str) -> None:  # noqa: F811
@@ -451,6 +487,21 @@ def test_weights_and_offsets_in_any_layout(kernel_device: str) -> None:  # noqa:
             actual = _run(_model({}, 3).to(kernel_device), expanded, options, fused=True)
             for name, value in expected.items():
                 assert_equal(actual[name], value, name, 1e-6)
+
+
+def test_a_number_beyond_the_classes_leaves_no_memory_unwritten(kernel_device: str) -> None:  # noqa: F811
+    """New memory is NaN. The code of the graph is that of the last class."""
+    store, x = _store([9, 33, 1, 2, 17, 5], 3)
+    there = store.to(kernel_device)
+    batch = _batch(there, feature_table(x.float().to(kernel_device), there))
+    model = _model({}, 2).to(kernel_device)
+    assert batch.y is not None
+    assert int(batch.y.max()) == 2
+    with use_kernels("always"):
+        loss = model.training_function()(batch, LossOptions())
+        loss.backward()
+    assert loss.terms.total.isfinite().all()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_nan_reaches_the_gradient_of_the_code(kernel_device: str) -> None:  # noqa: F811

@@ -10,11 +10,15 @@ import pytest
 import torch
 
 from graphcaps.ops._triton.dispatch import triton_installed
+from tests.ops.launch_checker import check_launches
 
 
 @pytest.fixture
 def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The GPU, or the CPU under Triton's interpreter; skips where there is no Triton."""
+    """The GPU, or the CPU under Triton's interpreter; skips where there is no Triton.
+
+    The interpreter refuses launches that would go wrong on a GPU (:mod:`tests.ops.launch_checker`).
+    """
     if not triton_installed():
         pytest.skip("Triton is not installed: pip install triton")
     if torch.cuda.is_available():
@@ -22,6 +26,7 @@ def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
     _loops_to_loaded_bounds(monkeypatch)
     _products_of_bfloat16(monkeypatch)
     _fewer_steps_per_operation(monkeypatch)
+    check_launches(monkeypatch)
     return "cpu"
 
 

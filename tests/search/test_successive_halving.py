@@ -124,8 +124,8 @@ def test_32_trials_together_equal_each_alone() -> None:
 
 
 def test_a_trial_that_diverges_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_nan(*arguments: Any, **options: Any) -> Trainer:
-        trainer = make_trainer(*arguments, **options)
+    def with_nan(*arguments: Any) -> Trainer:
+        trainer = make_trainer(*arguments)
         assert isinstance(trainer, Trainer)
         rows = [replica.variant == "trial1" for replica in trainer.replicas]
         with torch.no_grad():

@@ -218,9 +218,9 @@ def test_each_outer_fold_derives_its_settings_from_its_own_training_graphs(
     def resolve(config: RunConfig, part: GraphStore) -> RunConfig:
         return config.with_training(batch_size=part.num_nodes, epochs=1)
 
-    def train(group: ReplicaGroup, inputs: Any, config: RunConfig, **options: Any) -> Any:
+    def train(group: ReplicaGroup, inputs: Any, config: RunConfig, *rest: Any, **options: Any) -> Any:
         trained.update({replica.fold: config.training.batch_size for replica in group.replicas})
-        return train_group(group, inputs, config, **options)
+        return train_group(group, inputs, config, *rest, **options)
 
     monkeypatch.setattr(nested_search, "resolve_config", resolve)
     monkeypatch.setattr(training_cells, "train_group", train)

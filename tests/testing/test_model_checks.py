@@ -24,6 +24,7 @@ class Good(GraphModel):
     scores: ClassVar[ScoreKind] = "logits"
     reference: ClassVar[str] = "none, a model of the tests"
     searched: ClassVar[Mapping[str, Choices | Interval]] = {"scale": Interval(0.5, 2.0)}
+    capturable: bool = True
 
     def __init__(
         self, in_channels: int, num_classes: int, *, scale: float = 1.0, lead: tuple[int, ...] = ()
@@ -34,10 +35,6 @@ class Good(GraphModel):
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(*lead, in_channels, num_classes))
         self.reset_parameters()
-
-    @property
-    def capturable(self) -> bool:
-        return True
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight)

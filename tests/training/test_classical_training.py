@@ -16,7 +16,7 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, UsageError
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 from graphcaps.models.majority import Majority
 from graphcaps.models.wl_forest import WLForest
 from graphcaps.training.auto_config import resolve_config

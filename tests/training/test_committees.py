@@ -14,7 +14,7 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.disagreement import mutual_information
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 from graphcaps.inference.probabilities import probabilities
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.models.lookup import find_model

@@ -15,15 +15,16 @@ from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.data.features.encoding import encode_checked
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.mixture import Mixture
+from graphcaps.inference.model_file import load
 from graphcaps.inference.predictions import predict_store
 from graphcaps.metrics import class_metrics
 from graphcaps.nn.capsule_use import CapsuleCollapseWarning
 from graphcaps.training import Replica, Trainer, companion_weights, stack_replicas
 from graphcaps.training.classical_fit import fit_replica
 from graphcaps.training.companion_weights import fit_mixture
-from graphcaps.training.early_stopping import BestWeights
+from graphcaps.training.early_stopping import BestWeights, epoch_scale
 from graphcaps.training.final_training import FinalTraining, make_training, train_final
 from graphcaps.training.loop import TrainingLoop
 from graphcaps.training.replicas import replica_model
@@ -131,7 +132,8 @@ def _train_alone(own: GraphStore, replica: Replica, training: FinalTraining) -> 
     encoded = encode_checked(own, training.recipe, dtype=torch.float32)
     model = stack_replicas(training._factory, [moved])
     trainer = Trainer(model, encoded.store, encoded.x, [moved], training.config.training)
-    best = BestWeights(True, training.config.training.epochs, 1)
+    settings = training.config.training
+    best = BestWeights(True, settings.epochs, epoch_scale([moved], settings))
     loop = TrainingLoop(trainer, [best])
     loop.run_all()
     network = replica_model(best.weights(loop), training._factory, 0)

@@ -211,7 +211,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
         monkeypatch.setattr(torch.cuda, name, value)
     lease: Any = SimpleNamespace(stream=stream)
     monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_stream", lambda **_: lease)
-    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_side_streams", lambda count: [])
+    monkeypatch.setattr("graphcaps.training.cuda_graphs.lease_side_streams", lambda: [])
     return counts
 
 
@@ -261,7 +261,7 @@ def test_an_error_during_a_capture_is_that_of_the_step(
     monkeypatch.setattr(main, "wait_stream", joined.append)
     monkeypatch.setattr(
         "graphcaps.training.cuda_graphs.lease_side_streams",
-        lambda count: [SimpleNamespace(stream=side)] * count,
+        lambda: [SimpleNamespace(stream=side)] * 3,
     )
 
     def end(graph: Any) -> None:

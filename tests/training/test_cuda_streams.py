@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from graphcaps.training.cuda_streams import StreamPool
+from graphcaps.training import cuda_streams
+from graphcaps.training.cuda_streams import CAPTURE_PRIORITY, StreamPool, lease_side_streams, lease_stream
 from graphcaps.training.step import TrainingError
 
 
@@ -45,6 +48,21 @@ def test_priorities_may_share_streams() -> None:
     pool = _pool(4)
     leases = [pool.lease(priority) for priority in (0, -1, -2, -2)]
     assert len({lease.stream.cuda_stream for lease in leases}) == 4
+
+
+def test_captures_leave_a_stream_to_each_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many trainings as a priority has streams; those without free side streams have fewer branches."""
+    numbers: dict[int, Iterator[int]] = defaultdict(count)
+    create: Any = lambda priority: SimpleNamespace(cuda_stream=(priority, next(numbers[priority]) % 32))  # noqa: E731
+    monkeypatch.setattr(cuda_streams, "_pools", {0: StreamPool(create)})
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # takes long in a process with many tests
+    trainings = [
+        (lease_stream(), lease_stream(priority=CAPTURE_PRIORITY), lease_side_streams()) for _ in range(32)
+    ]
+    branches = [len(sides) for _, _, sides in trainings]
+    assert branches[:16] == [3] * 16
+    assert branches[16:] == [1] * 16
 
 
 def test_leases_in_reference_cycles_are_collected_before_giving_up() -> None:

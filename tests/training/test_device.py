@@ -8,9 +8,17 @@ import torch
 from graphcaps.config import RunConfig, TrainConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.errors import ArgumentError, DataError
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.ops._triton.precision import current_precision
-from graphcaps.training.device import SINGLE_THREAD_ROWS, limit_threads, matmul_precision, use_threads
+from graphcaps.training.device import (
+    SINGLE_THREAD_ROWS,
+    limit_threads,
+    matmul_precision,
+    on_device,
+    use_threads,
+)
 from graphcaps.training.final_training import FinalTraining
+from tests.small_models import small_model
 
 
 @pytest.mark.parametrize(("jobs", "threads"), [(None, 5), (1, 1), (3, 3), (-1, 8), (-2, 7), (-20, 1)])
@@ -87,3 +95,35 @@ def test_a_training_sets_threads_by_the_rows_of_its_steps(
     list(training.run())
     assert seen == [threads]
     assert torch.get_num_threads() == 2
+
+
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices that models are moved to; they stay where they are."""
+    devices: list[str] = []
+
+    def record(self: FittedModel, device: torch.device) -> FittedModel:
+        devices.append(str(device))
+        return self
+
+    monkeypatch.setattr(FittedModel, "to", record)
+    return devices
+
+
+def test_a_model_returns_to_its_device(moves: list[str]) -> None:
+    with pytest.raises(ValueError, match="inside"), on_device(small_model(), torch.device("meta")):
+        raise ValueError("inside")
+    assert moves == ["meta", "cpu"]
+
+
+def test_the_kept_model_is_measured_on_the_device_of_the_training(moves: list[str]) -> None:
+    """Means of coefficients, capsules in use, and the accuracy on the training graphs."""
+    config = RunConfig(
+        model_arguments={"capsule_dim": 8, "num_capsules": (3,), "num_factors": 2},
+        training=TrainConfig(epochs=1, batch_size=8),
+    )
+    training = FinalTraining(planted_parts(num_graphs=21), config, device="cpu")
+    list(training.run())
+    training.device = torch.device("meta")
+    training.result()
+    assert moves == ["meta", "cpu"] * 3

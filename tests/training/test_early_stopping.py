@@ -22,6 +22,7 @@ from graphcaps.training.early_stopping import (
     EarlyStopping,
     check_metric,
     check_patience,
+    epoch_scale,
     trailing_criterion,
 )
 from graphcaps.training.loop import TrainingLoop
@@ -76,12 +77,16 @@ class CurveTrainer:
 
 
 def run(
-    curves: Any, patience: int | None = None, has_validation: bool = True, as_metric: bool = False
+    curves: Any,
+    patience: int | None = None,
+    has_validation: bool = True,
+    as_metric: bool = False,
+    scale: list[float] | None = None,
 ) -> tuple[TrainingLoop, BestWeights]:
     trainer = CurveTrainer(curves, as_metric)
-    F = len(trainer.replicas)
-    best = BestWeights(has_validation, trainer.config.epochs, F)
-    callbacks = [*([] if patience is None else [EarlyStopping(patience, F)]), best]
+    scales = np.array(scale or [1.0] * len(trainer.replicas))
+    best = BestWeights(has_validation, trainer.config.epochs, scales)
+    callbacks = [*([] if patience is None else [EarlyStopping(patience, scales)]), best]
     loop = TrainingLoop(trainer, callbacks)
     loop.run_all()
     return loop, best
@@ -143,6 +148,25 @@ def test_each_replica_keeps_and_stops_as_if_it_were_alone() -> None:
     assert loop.epoch == max(loop.epochs_run)
 
 
+def test_epochs_of_few_steps_count_less() -> None:
+    """Of the losses of a training of thirty graphs: those of its first weights are low, rise, and fall for good."""
+    losses = [0.28] * 10 + [0.39] * 70 + [0.02] * 120
+    loop, best = run([losses, losses], patience=30, scale=[1.0, 2.5])
+    assert best.best_epochs.tolist() == [21, 101]
+    assert loop.stopped.tolist() == [51, 176]  # the second begins at epoch 53 and waits 75 epochs
+    alone, _ = run(losses, patience=30, scale=[2.5])
+    assert alone.epochs_run.tolist() == [loop.epochs_run[1]]
+    assert run(losses[:50], scale=[2.5])[1].best_epochs.tolist() == [50]
+
+
+def test_scale_of_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcaps.training.early_stopping.MIN_STEPS", 10)
+    none = torch.empty(0, dtype=torch.long)
+    replicas = [Replica(torch.arange(count), none, none) for count in (27, 36, 150, 1000, 0)]
+    assert epoch_scale(replicas, TrainConfig(batch_size=16)).tolist() == [5, 10 / 3, 1, 1, 10]
+    assert epoch_scale(replicas, TrainConfig(batch_size=16, batches_per_epoch=4)).tolist() == [2.5] * 5
+
+
 def test_a_loss_that_is_not_a_number_neither_stops_nor_wins() -> None:
     loop, best = run([[math.nan] * 40, [1.0] * 40], patience=3)
     assert loop.stopped.tolist() == [0, 24]
@@ -160,7 +184,7 @@ def test_a_loss_that_is_not_a_number_neither_stops_nor_wins() -> None:
     ],
 )
 def test_description_of_the_rule(has_validation: bool, epochs: int, rule: str) -> None:
-    assert BestWeights(has_validation, epochs).rule == rule
+    assert BestWeights(has_validation, epochs, np.ones(1)).rule == rule
 
 
 def test_a_metric_selects_the_epoch_of_its_highest_mean_and_drives_the_patience() -> None:
@@ -175,7 +199,7 @@ def test_a_metric_selects_the_epoch_of_its_highest_mean_and_drives_the_patience(
         assert by_metric.stopped.tolist() == by_loss.stopped.tolist()
     assert by_metric.stopped[2] > 0
     assert (
-        BestWeights(True, 60, metric="roc-auc").rule
+        BestWeights(True, 60, np.ones(1), metric="roc-auc").rule
         == "highest validation ROC-AUC, mean of the last 21 epochs"
     )
 

@@ -17,7 +17,6 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.splits.folds import Split
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.evaluation.held_out_scores import held_out_scores
 from graphcaps.inference.probabilities import class_prior, prior_scores, probabilities
 from graphcaps.models.builder import model_factory
 from graphcaps.training.evaluator import Evaluator, prior_metrics
@@ -126,8 +125,6 @@ def test_folds_of_nothing_else_are_refused_in_one_sentence() -> None:
         for protocol, count in (("held-out", 5), ("paper", 10)):
             with pytest.raises(ArgumentError, match=problem.format("cross_validate", count)):
                 graphcaps.cross_validate(only_empty, config, folds=3, protocol=protocol, device="cpu")
-    with pytest.raises(ArgumentError, match=problem.format("held_out_scores", 5)):
-        held_out_scores(only_empty, CONFIGS["gin"], folds=3, device="cpu")
 
 
 # ---------------------------------------------------------------------- metrics
@@ -218,13 +215,14 @@ def test_cross_validation_counts_and_names_them() -> None:
     assert int(curves.test_right.sum(0).min()) >= 5
 
 
-def test_held_out_scores_are_those_of_the_prior() -> None:
-    store, kept, empty = store_with_empty()
-    held_out = held_out_scores(store, replace(CONFIGS["gin"]), folds=3, device="cpu")
-    assert np.isfinite(held_out.scores).all()
-    p = probabilities(torch.from_numpy(held_out.scores[empty]), held_out.score_kind)
-    assert (p.argmax(-1) == 2).all()
-    assert len(kept) == 18
+def test_predictions_are_those_of_the_prior() -> None:
+    store, _, empty = store_with_empty()
+    ledger = graphcaps.cross_validate(store, CONFIGS["gin"], folds=3, predictions=True, device="cpu")
+    found = ledger.records[0].predictions
+    assert found is not None
+    of_empty = np.isin(found.graph, empty.numpy())
+    assert of_empty.sum() == 2 * len(empty)  # as validation and as test graphs
+    assert (found.probabilities[of_empty].argmax(-1) == 2).all()
 
 
 def test_resuming_equals_an_unbroken_training(tmp_path) -> None:

@@ -12,7 +12,7 @@ from graphcaps.inference.probabilities import probabilities
 from graphcaps.metrics import SelectionMetric, class_metrics
 from graphcaps.training import Replica, Trainer, pick_replica, stack_replicas
 from graphcaps.training.evaluator import Evaluator
-from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, TrainerFactory, make_trainer
 from tests.training.test_empty_graphs import CONFIGS, store_with_empty, train
 from tests.training.test_trainer import CONFIG, _graphs, _maker, _replicas, _scores
 
@@ -67,7 +67,8 @@ def test_a_pool_of_processes_gives_the_scores_and_metrics_of_one() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        pool = make_trainer(_maker("hgcn", 0.3), store, x, replicas, CONFIG, torch.device("cpu"), **options)
+        build = TrainerFactory(_maker("hgcn", 0.3), store, x, CONFIG, torch.device("cpu"), **options)
+        pool = make_trainer(build, replicas)
     finally:
         torch.set_num_threads(before)
     assert isinstance(pool, ProcessPoolTrainer)

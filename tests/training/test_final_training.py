@@ -259,6 +259,7 @@ def test_an_interrupted_first_epoch_leaves_no_checkpoint(
 def test_the_state_is_copied_only_for_checkpoints(
     checkpoint: bool, store: GraphStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("graphcaps.training.checkpoint_writer.COPY_SECONDS", 600.0)  # on a busy machine too
     training = FinalTraining(store, CONFIG, device="cpu")
     states: list[int] = []
     state = training.trainer.state

@@ -71,6 +71,12 @@ def test_the_test_set_does_not_influence_the_model(store: GraphStore) -> None:
     assert two.training["test_graphs_with_new_labels"] == 1
 
 
+def test_truncated_test_graphs_are_counted_in_the_notes_alone(store: GraphStore) -> None:
+    config = replace(CONFIG, features=replace(CONFIG.features, max_nodes=8))
+    (note,) = train_final(store, config, split=SPLIT, device="cpu").training["notes"]
+    assert "36 of 36 graphs have more than 8 nodes" in note
+
+
 def test_without_a_validation_set_one_is_drawn(store: GraphStore) -> None:
     split = replace(SPLIT, train=torch.arange(25), validation=None)
     training = FinalTraining(store, CONFIG, split=split, validation=0.2, device="cpu")

@@ -18,9 +18,9 @@ from graphcaps.config import TrainConfig
 from graphcaps.training import Replica, TrainingError, checkpoint_writer, early_stopping
 from graphcaps.training.checkpoint import load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
-from graphcaps.training.early_stopping import BestWeights, EarlyStopping, trailing_criterion
+from graphcaps.training.early_stopping import BestWeights, EarlyStopping, epoch_scale, trailing_criterion
 from graphcaps.training.loop import Callback, TrainingLoop
-from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, TrainerFactory, make_trainer
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import slice_replicas
 from graphcaps.training.trainer import Trainer
@@ -58,10 +58,12 @@ class Run:
     ) -> None:
         graphs, replicas = graphs or _graphs(), replicas or _replicas()
         torch.set_num_threads(threads)
-        trainer = make_trainer(_maker(kind, 0.3), graphs.as_store(), graphs.x.float(), replicas, config, CPU)
+        build = TrainerFactory(_maker(kind, 0.3), graphs.as_store(), graphs.x.float(), config, CPU)
+        trainer = make_trainer(build, replicas)
         assert isinstance(trainer, ProcessPoolTrainer if threads > 1 else Trainer)
-        self.best = BestWeights(True, config.epochs, len(replicas))
-        callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, len(replicas))]
+        scale = epoch_scale(replicas, config)
+        self.best = BestWeights(True, config.epochs, scale)
+        callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, scale)]
         callbacks.append(self.best)
         if path is not None:
             callbacks.append(CheckpointWriter(path, FINGERPRINT))

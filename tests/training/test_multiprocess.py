@@ -42,9 +42,8 @@ def _pool(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return make_trainer(
-            _maker(kind, 0.3), graphs.as_store(), graphs.x.to(dtype), _replicas(), config, CPU
-        )
+        build = TrainerFactory(_maker(kind, 0.3), graphs.as_store(), graphs.x.to(dtype), config, CPU)
+        return make_trainer(build, _replicas())
     finally:
         torch.set_num_threads(before)
 
@@ -236,10 +235,10 @@ def test_a_model_that_cannot_be_pickled_trains_in_one_process(monkeypatch: pytes
     graphs, before = _graphs(), torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        trainer = make_trainer(
-            lambda lead: _maker("gin", 0.0)(lead),
-            graphs.as_store(), graphs.x.float(), _replicas(), CONFIG, CPU,
-        )  # fmt: skip
+        build = TrainerFactory(
+            lambda lead: _maker("gin", 0.0)(lead), graphs.as_store(), graphs.x.float(), CONFIG, CPU
+        )
+        trainer = make_trainer(build, _replicas())
     finally:
         torch.set_num_threads(before)
     assert isinstance(trainer, Trainer)

@@ -16,10 +16,10 @@ class _Parameters(nn.Module):
 
 def _step(adam: ReplicaAdam, path: str, rate: float | torch.Tensor, active: torch.Tensor | None) -> None:
     """A step on a CPU, or as on a GPU."""
-    if path == "cpu":
-        adam.step(rate, active)
-        return
     adam.set_rate(rate)
+    if path == "cpu":
+        adam.step(active)
+        return
     with torch.no_grad():
         adam._step_on_device(list(range(len(adam.parameters))), active)
 
@@ -54,8 +54,9 @@ def test_replicas_equal_torch_adam_also_if_some_are_inactive(path: str) -> None:
 def test_a_parameter_without_gradient_is_unchanged() -> None:
     module = _Parameters(torch.ones(1, 2), torch.ones(1, 2))
     adam = ReplicaAdam(module, 1, weight_decay=0.1)
+    adam.set_rate(0.1)
     module.values[0].grad = torch.ones(1, 2)
-    adam.step(0.1)
+    adam.step()
     assert not torch.equal(module.values[0], torch.ones(1, 2))
     assert torch.equal(module.values[1], torch.ones(1, 2))
 
@@ -63,14 +64,16 @@ def test_a_parameter_without_gradient_is_unchanged() -> None:
 def test_a_loaded_state_continues() -> None:
     module, other = _Parameters(torch.ones(1, 2)), _Parameters(torch.ones(1, 2))
     one, two = ReplicaAdam(module, 1), ReplicaAdam(other, 1)
+    for adam in (one, two):
+        adam.set_rate(0.1)
     module.values[0].grad = torch.tensor([[1.0, -2.0]])
-    one.step(0.1)
+    one.step()
     with torch.no_grad():
         other.values[0].copy_(module.values[0])
     two.load_state({name: value.clone() for name, value in one.state().items()})
     for each, adam in ((module, one), (other, two)):
         each.values[0].grad = torch.tensor([[0.5, 0.5]])
-        adam.step(0.1)
+        adam.step()
     assert torch.equal(module.values[0], other.values[0])
 
 

@@ -12,7 +12,7 @@ from graphcaps.errors import ArgumentError
 from graphcaps.models.builder import join_builders, model_factory
 from graphcaps.nn import HGCN
 from graphcaps.training import EpochEnd, Replica, Trainer, stack_replicas
-from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, TrainerFactory, make_trainer
 from graphcaps.training.replica_settings import ReplicaSettings
 from graphcaps.training.replicas import select_replicas
 from graphcaps.training.trainer import StepMode
@@ -132,11 +132,11 @@ def test_several_processes_train_numbers_of_their_own() -> None:
     for count in (1, 2):
         torch.set_num_threads(count)
         try:
-            trainer = make_trainer(
-                *(settings["a"].builder, graphs.as_store(), graphs.x.float(), replicas, SHARED),
-                torch.device("cpu"),
+            build = TrainerFactory(
+                *(settings["a"].builder, graphs.as_store(), graphs.x.float(), SHARED, torch.device("cpu")),
                 settings=settings,
             )
+            trainer = make_trainer(build, replicas)
             assert isinstance(trainer, ProcessPoolTrainer) == (count == 2)
             events.append(trainer.run_epoch())
         finally:

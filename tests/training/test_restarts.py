@@ -18,7 +18,7 @@ from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.features.encoding import encode_graphs
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.inference.fitted_model import load
+from graphcaps.inference.model_file import load
 from graphcaps.nn import HGCN, block_loss
 from graphcaps.training import multiprocess, training_inputs
 from graphcaps.training.final_training import FinalTraining, train_final

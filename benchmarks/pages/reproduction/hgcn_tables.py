@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from benchmarks.measure_reach import PUBLISHED
-from benchmarks.pages.markdown import NOT_MEASURED, table
+from benchmarks.pages.markdown import DASH, NOT_MEASURED, signed, table
+from benchmarks.published_accuracies import PublishedAccuracy, best_published
 from graphcaps.evaluation import ResultsStore
 from graphcaps.evaluation.epoch_selection import AccuracyEstimate
 from graphcaps.evaluation.record import Protocol
+from graphcaps.evaluation.statistics import corrected_standard_error, fold_ratio
 from graphcaps.reproduction.cells import choose_cells
 from graphcaps.reproduction.measured import MeasuredLedgers, cell_results
 from graphcaps.reproduction.published import paper_datasets, published_hgcn
 from graphcaps.reproduction.table_formats import lines, titles
 
-TEST_SHARE = 0.1
 STUCK = 5.0  # points of training accuracy above one over the number of classes
 NEAR, NEAR_STAR = 1.0, 1.2  # points within which C and C* agree with the paper
 
@@ -151,27 +151,56 @@ def agreements_table(rows: Sequence[Agreement]) -> str:
 
 def fold_error(folds: np.ndarray) -> float:
     """Corrected standard error of a mean over folds that share training graphs (Nadeau and Bengio), in points."""
-    F = folds.shape[1]
-    return math.sqrt((1 / F + TEST_SHARE / (1 - TEST_SHARE)) * float(folds.mean(0).var(ddof=1)))
+    return corrected_standard_error(folds.mean(0), fold_ratio(folds.shape[1]))
 
 
-def comparable(results: Results) -> tuple[str, list[tuple[str, float, float]]]:
-    """Held-out accuracy and the best published one: a table, and (name, difference, error) of each data set."""
-    rows, differences = [], []
+@dataclass(frozen=True)
+class Comparable:
+    """Held-out accuracy beside the best published ones on a data set.
+
+    Args:
+        dataset (str): Name of the data set.
+        ours, error (float): Mean over seeds and folds in percent, and its corrected standard error.
+        best, network (PublishedAccuracy): The best of all systems, and of networks.
+    """
+
+    dataset: str
+    ours: float
+    error: float
+    best: PublishedAccuracy
+    network: PublishedAccuracy
+
+    @property
+    def gap(self) -> float:
+        return self.ours - self.best.value
+
+    @property
+    def network_gap(self) -> float:
+        return self.ours - self.network.value
+
+
+def comparable(results: Results) -> tuple[str, list[Comparable]]:
+    """Held-out accuracy and the best published ones, as a table and by data set; without a record only published."""
+    rows, found = [], []
     for name in paper_datasets():
         folds = results.folds(name, "hgcn", "held-out")
         ours = shown(results.estimate(name, "hgcn", "held-out"))
-        if name not in PUBLISHED or not len(folds):
-            best = f"{PUBLISHED[name][0]:.1f}" if name in PUBLISHED else "none found"
-            rows.append((name, f"**{ours}**", "–", best, "–", "–"))
-            continue
-        value, source = PUBLISHED[name]
-        error = fold_error(folds)
-        difference = float(folds.mean()) - value
-        differences.append((name, difference, error))
-        rows.append((name, f"**{ours}**", f"{error:.2f}", f"{value:.1f}", f"{difference:+.2f}", source))
-    head = ("data set", "held-out, ours", "SE, corrected", "best published", "difference", "source")
-    return table(head, rows), differences
+        best, network = best_published(name), best_published(name, networks=True)
+        assert best is not None
+        assert network is not None
+        error, gaps = DASH, (DASH, DASH)
+        if len(folds):
+            each = Comparable(name, float(folds.mean()), fold_error(folds), best, network)
+            found.append(each)
+            error, gaps = f"{each.error:.2f}", (signed(each.gap), signed(each.network_gap))
+        cells = [
+            cell
+            for one, gap in zip((best, network), gaps, strict=True)
+            for cell in (f"{one.value:.1f}", gap, one.source)
+        ]
+        rows.append((name, f"**{ours}**", error, *cells))
+    head = ("data set", "held-out, ours", "SE, corrected", "best published", "difference", "system")
+    return table((*head, "best network", "difference", "system"), rows), found
 
 
 def paper_tables(results: Results, tables: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.pages.markdown import NOT_MEASURED, fill_template, join_names, table
+from benchmarks.pages.markdown import NOT_MEASURED, fill_template, join_names, signed, table
 from benchmarks.pages.reproduction.curves import POINTS
 from benchmarks.pages.reproduction.findings import (
     above_the_curve,
@@ -24,6 +24,7 @@ from benchmarks.pages.reproduction.hgcn_tables import (
     NEAR_STAR,
     STUCK,
     Agreement,
+    Comparable,
     Results,
     agreements,
     agreements_table,
@@ -57,7 +58,7 @@ def page_of(folder: Path) -> str:
     """The page of a folder that holds ``reproduction``, ``paper`` and ``performance.json``; any may be missing."""
     results = Results(folder)
     compared, records = agreements(results), _records(results)
-    comparable_table, pairs = comparable(results)
+    comparable_table, compared_with = comparable(results)
     coverage_table, missing, total = coverage(results)
     a1 = of_tables_3_and_4("A1", "IMDB-BINARY")
     longest = max(hyperparameters(name).epochs for name in paper_datasets())
@@ -74,7 +75,7 @@ def page_of(folder: Path) -> str:
         "agreements": agreements_table(compared),
         "agreement_summary": agreement_summary(compared),
         "comparable": comparable_table,
-        "comparable_summary": comparable_summary(pairs),
+        "comparable_summary": comparable_summary(compared_with),
         "tables_1256": paper_tables(results, ("table1", "table2", "table5", "table6")),
         "tables_34": paper_tables(results, ("table3", "table4")),
         "stuck_points": f"{STUCK:.0f}",
@@ -142,19 +143,22 @@ def _significant(results: Results) -> str:
     )
 
 
-def comparable_summary(pairs: Sequence[tuple[str, float, float]]) -> str:
+def comparable_summary(found: Sequence[Comparable]) -> str:
     """What follows from the comparison with other published results, and what does not."""
-    if not pairs:
+    if not found:
         return f"*{NOT_MEASURED.capitalize()}.*"
-    ahead = [name for name, gap, _ in pairs if gap > 0]
-    far = [f"{name} ({gap:+.2f})" for name, gap, error in pairs if abs(gap) > 2 * error]
+    ahead = [each.dataset for each in found if each.gap > 0]
+    beyond = [each.dataset for each in found if each.network_gap > 0]
+    far = [f"{each.dataset} ({signed(each.gap)})" for each in found if abs(each.gap) > 2 * each.error]
+    low, high = min(each.gap for each in found), max(each.gap for each in found)
     return (
-        f"- Ours is higher on {len(ahead)} of {len(pairs)} ({join_names(ahead)}) and lower on "
-        f"{len(pairs) - len(ahead)}. It is farther from the published value than two of our corrected standard "
-        f"errors on {len(far)}: {join_names(far)}. The errors of the published values are not counted.\n"
+        f"- Ours is higher than the best published accuracy on {len(ahead)} of {len(found)} ({join_names(ahead)}) and "
+        f"lower on {len(found) - len(ahead)}. It differs by more than two of our corrected standard errors on "
+        f"{len(far)}: {join_names(far)}. The errors of the published values are not counted.\n"
+        f"- It is higher than that of the best published network on {len(beyond)} of {len(found)} "
+        f"({join_names(beyond)}).\n"
         "- *What can be concluded*: held out, HGCN with the paper's settings is between "
-        f"{min(gap for _, gap, _ in pairs):+.2f} and {max(gap for _, gap, _ in pairs):+.2f} points from the best "
-        "results that we found.\n"
+        f"{signed(low)} and {signed(high)} points from the best results that we found.\n"
         "- *What cannot*: that it is better or worse than any of these systems. The splits differ; their "
         "hyperparameters were selected inside the training set, ours are the paper's; each published value is the "
         "best of several systems, which favours it; some are second-hand."

@@ -8,14 +8,16 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.pages.markdown import NOT_MEASURED, join_names, p_value, table
-from benchmarks.pages.reproduction.hgcn_tables import TEST_SHARE, Results, further, shown
+from benchmarks.pages.reproduction.hgcn_tables import Results, further, shown
 from graphcaps.evaluation.epoch_selection import AccuracyEstimate
-from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, holm
+from graphcaps.evaluation.statistics import PairedTest, corrected_t_test, fold_ratio, holm
 from graphcaps.reproduction.cells import ABLATIONS, VARIANTS
 from graphcaps.reproduction.published import PublishedResult, paper_datasets, published
 
 LEVEL = 0.05
 SENSITIVITY = tuple(v.row for v in VARIANTS if v.row[:2] in ("K=", "R="))
+TOLERANCE = 0.005
+"""Points up to which two ranges count as equal: both are sums of rounded accuracies, shown with two decimals."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def ablation_tests(results: Results, row: str) -> list[AblationTest]:
         S = min(len(full), len(other))
         if S:
             pairs.append((name, full[:S], other[:S]))
-    tests = [corrected_t_test(full / 100, other / 100, TEST_SHARE) for _, full, other in pairs]
+    tests = [corrected_t_test(full / 100, other / 100, fold_ratio(full.shape[1])) for _, full, other in pairs]
     compared = []
     for (name, full, other), test, adjusted in zip(pairs, tests, holm([t.p for t in tests]), strict=True):
         (a, total), (b, _) = (results.stuck(name, v, "held-out", len(full)) for v in ("hgcn", row))
@@ -165,11 +167,12 @@ def expected_range(values: np.ndarray, count: int) -> float:
 def spread_over(results: Results, letter: str) -> str:
     """Range over the values of K (or R), over as many seeds of the full model, and in the paper."""
     rows = [row for row in SENSITIVITY if row.startswith(letter)]
-    ours, seeds, names = [], [], []
+    ours, seeds, names, counts = [], [], [], set[int]()
     for name in paper_datasets():
         full = results.seeds(name, "hgcn", "C")
         others = [results.seeds(name, row, "C") for row in rows]
         if len(full) > len(rows) and all(len(each) for each in others):
+            counts.add(len(full))
             values = [full[0], *(each[0] for each in others)]
             ours.append(max(values) - min(values))
             seeds.append(expected_range(full, len(values)))
@@ -185,15 +188,23 @@ def spread_over(results: Results, letter: str) -> str:
     count = len(rows) + 1
     if not names:
         return f"The {count} values of {letter} are not all measured on any data set; {paper}."
-    wider = [name for name, own, seed in zip(names, ours, seeds, strict=True) if own > seed]
+    wider = [name for name, own, seed in zip(names, ours, seeds, strict=True) if own > seed + TOLERANCE]
     most = int(np.argmax(ours))
     named = f" ({join_names(wider)})" if wider else ""
     return (
         f"The range over the {count} values of {letter} (seed 0 each) is {np.mean(ours):.2f} points in the mean over "
-        f"the {len(names)} data sets that have them all (at most {ours[most]:.2f}, {names[most]}); the range over "
-        f"{count} seeds of one model is {np.mean(seeds):.2f} on the same data sets; {paper}. The range over {letter} "
-        f"is wider on {len(wider)} of {len(names)}{named}."
+        f"the {len(names)} data sets that have them all (at most {ours[most]:.2f}, {names[most]}); "
+        f"{_of_seeds(count, counts)} is {np.mean(seeds):.2f} on the same data sets; {paper}. The range over {letter} "
+        f"is wider than that over seeds on {len(wider)} of {len(names)}{named}."
     )
+
+
+def _of_seeds(count: int, seeds: set[int]) -> str:
+    """What the range over as many seeds is a mean of."""
+    stored = join_names(f"{each}" for each in sorted(seeds))
+    if seeds == {count}:
+        return f"the range over the {stored} seeds of one model"
+    return f"the range over {count} of the {stored} seeds of one model, averaged over all choices of them,"
 
 
 def formulations(results: Results) -> str:
@@ -206,7 +217,8 @@ def formulations(results: Results) -> str:
             if not S:
                 continue
             texts = [shown(_figure(each[:S])) for each in (full, other)]
-            test = corrected_t_test(other[:S] / 100, full[:S] / 100, TEST_SHARE)
+            ratio = fold_ratio(full.shape[1], "paper" if rule == "C" else "held-out")
+            test = corrected_t_test(other[:S] / 100, full[:S] / 100, ratio)
             judged = (
                 ("{:+.2f} to {:+.2f}".format(*test.interval), p_value(test.p))
                 if rule == "held-out"

@@ -34,6 +34,10 @@ __all__ = ["EventClock", "HostClock", "PhaseTime", "StepTime", "time_phases"]
 # A step is repeated for so many seconds, and at least and at most so many times.
 _SECONDS, _LEAST_RUNS, _MOST_RUNS = 0.5, 3, 20
 
+_IN_SEQUENCE = (*((name,) for name in PHASES if name not in ("backward", "update")), ("backward", "update"))
+"""Phases that follow each other. On a GPU, a part of the update runs beside the backward pass, and counts to its time:
+these two are one."""
+
 
 @dataclass(frozen=True)
 class PhaseTime:
@@ -124,9 +128,13 @@ def time_phases(
         for name, count in counts.items()
     )
     total = sum(counts.values(), Count(0, 0))
-    # Phases run in sequence, so their roofline times add up. A phase whose data stay in a cache is faster than its
+    # These run in sequence, so their roofline times add up. A phase whose data stay in a cache is faster than its
     # roofline: it counts with its measured time, so that it does not compensate for another phase.
-    roofline = sum(min(phase.roofline, phase.seconds) for phase in phases)
+    by_name = {phase.name: phase for phase in phases}
+    roofline = 0.0
+    for names in _IN_SEQUENCE:
+        joint = [by_name[name] for name in names]
+        roofline += min(sum(phase.roofline for phase in joint), sum(phase.seconds for phase in joint))
     return StepTime(phases, PhaseTime("whole", seconds["whole"], total, roofline))
 
 

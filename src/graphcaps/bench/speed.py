@@ -8,26 +8,22 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphcaps.bench.measurements import make_measurement
 from graphcaps.bench.phases import StepTime, time_phases
 from graphcaps.bench.roofline import Ceilings, measure_ceilings
 from graphcaps.config import RunConfig
-from graphcaps.data.features.encoding import compact_features
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.evaluation import CrossValidation
 from graphcaps.evaluation.replica_groups import plan_groups
 from graphcaps.models.lookup import find_model
 from graphcaps.nn import HGCN
-from graphcaps.nn.graph_model import ModelFactory
 from graphcaps.training.device import matmul_precision
 from graphcaps.training.loop import TrainingLoop
-from graphcaps.training.multiprocess import ProcessPoolTrainer, make_trainer
+from graphcaps.training.multiprocess import ProcessPoolTrainer, TrainerFactory, make_trainer
 from graphcaps.training.replica_trainer import ReplicaTrainer
 from graphcaps.training.replicas import Replica, stack_replicas
-from graphcaps.types import FeatureTable
 
 __all__ = ["Speed", "measure_speed", "time_epochs"]
 
@@ -107,7 +103,7 @@ def measure_speed(
     store: GraphStore,
     config: RunConfig,
     *,
-    device: str = "cpu",
+    device: str = "auto",
     folds: int = 10,
     warm_up: int | None = None,
     epochs: int | None = None,
@@ -117,7 +113,7 @@ def measure_speed(
     Args:
         store (GraphStore): Graphs with class labels.
         config (RunConfig): Model (an HGCN), input columns and training.
-        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "cpu")
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         folds (int): Number of folds. (default: 10)
         warm_up (int, optional): Epochs before timing starts. (default: 1; on a GPU 10, for captures)
         epochs (int, optional): Timed epochs, of which the median is taken: a batch shape that occurs for the
@@ -140,17 +136,15 @@ def measure_speed(
     seconds = 0.0
     part: list[Replica] = []
     plans = plan_groups(validation.folds, "paper", validation.seeds, validation.group)
-    make = prepared.factory
-    resident = prepared.store.device.type == target.type  # features as training reads them
-    features: Tensor | FeatureTable = compact_features(prepared.x, prepared.store) if resident else prepared.x
+    build = TrainerFactory(prepared.factory, prepared.store, prepared.x, config.training, target).compacted()
     for plan in plans:  # one after another where they do not fit into memory together
-        trainer = make_trainer(make, prepared.store, prepared.x, list(plan.replicas), config.training, target)
+        trainer = make_trainer(build, list(plan.replicas))
         shards = trainer.shards[0] if isinstance(trainer, ProcessPoolTrainer) else trainer.replicas
         seconds += median(time_epochs(trainer, warm_up, epochs)[1])
         part = part or shards
     memory = torch.cuda.max_memory_allocated(target) if gpu else _resident_peak()
     reserved = torch.cuda.max_memory_reserved(target) if gpu else None
-    ceilings, step = _phases(make, prepared.store, features, part, config, target, len(plans[0].replicas))
+    ceilings, step = _phases(build, part, len(plans[0].replicas))
     replicas = [replica for plan in plans for replica in plan.replicas]
     return Speed(
         dataset=store.name,
@@ -182,25 +176,17 @@ def time_epochs(trainer: ReplicaTrainer, warm_up: int, epochs: int) -> tuple[lis
     return seconds[:warm_up], seconds[warm_up:]
 
 
-def _phases(
-    make: ModelFactory,
-    store: GraphStore,
-    x: Tensor | FeatureTable,
-    part: list[Replica],
-    config: RunConfig,
-    device: torch.device,
-    together: int,
-) -> tuple[Ceilings, StepTime]:
+def _phases(build: TrainerFactory, part: list[Replica], together: int) -> tuple[Ceilings, StepTime]:
     """Ceilings and phases; on several cores those of one process, with its share of the threads."""
-    threads = torch.get_num_threads()
+    threads, device, config = torch.get_num_threads(), build.device, build.config
     if device.type == "cpu":
         torch.set_num_threads(max(1, threads * len(part) // together))
     try:
-        with matmul_precision(config.training.precision, device):
+        with matmul_precision(config.precision, device):
             ceilings = measure_ceilings(device)
-            model = stack_replicas(make, part).to(device)
+            model = stack_replicas(build.factory, part).to(device)
             assert isinstance(model, HGCN)
-            return ceilings, time_phases(model, store, x, part, config.training, ceilings)
+            return ceilings, time_phases(model, build.store, build.x, part, config, ceilings)
     finally:
         torch.set_num_threads(threads)
 

@@ -109,7 +109,8 @@ def evaluate(
             "--patience",
             metavar="N",
             min=0,
-            help="Stop a fold after N epochs without improvement; 0: never (default). Not with protocol paper.",
+            help="Stop a fold after N epochs (of at least ten steps) without improvement; 0: never (default). "
+            "Not with protocol paper.",
         ),
     ] = None,
     metric: Metric = None,

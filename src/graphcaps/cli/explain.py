@@ -121,7 +121,7 @@ def explain(
     if out is not None:
         check_output_folder(out)
     from graphcaps.data.features.compatibility import describe_others
-    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.model_file import load
     from graphcaps.training.device import choose_device
 
     _check_drawing(picture, kind, graph)
@@ -183,7 +183,7 @@ class _Request:
         """The explanations of the graphs."""
         from graphcaps.explanation import explain_store
 
-        graphs = replace(self.checked, others={}, truncated={})
+        graphs = self.checked.without_warnings()
         return explain_store(self.fitted, graphs, target=self.target, true_classes=true_classes)
 
     def result(self) -> dict[str, Any]:
@@ -373,7 +373,7 @@ def _compute_metrics(
     request: _Request, methods: tuple[str, ...] | None, sample: int, beside: list[Path]
 ) -> dict[str, Any]:
     from graphcaps.explanation.explanation_metrics import evaluate_explanations, explanation_stability
-    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.model_file import load
 
     fitted, store = request.fitted, request.loaded.store
     others = [load(path).to(fitted.device) for path in beside]

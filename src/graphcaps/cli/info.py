@@ -99,8 +99,7 @@ def _list_presets(as_json: bool) -> None:
 
 def _describe_file(model: Path, as_json: bool) -> None:
     from graphcaps._io.file_hash import sha256_of
-    from graphcaps.inference.fitted_model import load
-    from graphcaps.inference.model_file import FORMAT_VERSION
+    from graphcaps.inference.model_file import FORMAT_VERSION, load
 
     described = load(model).info()
     file = {"path": str(model), "bytes": model.stat().st_size, "sha256": sha256_of(model)}

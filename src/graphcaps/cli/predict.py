@@ -120,7 +120,7 @@ def predict(
     if out is not None:
         check_output_file(out, source, model)
     from graphcaps.data.features.compatibility import describe_others
-    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.model_file import load
     from graphcaps.inference.prediction_file import write_predictions
     from graphcaps.inference.predictions import Predictions, predict_in_parts
     from graphcaps.training.device import choose_device

@@ -105,7 +105,7 @@ def train(
             "--patience",
             metavar="N",
             min=0,
-            help="Stop after N epochs without improvement; 0: never. "
+            help="Stop after N epochs (of at least ten steps) without improvement; 0: never. "
             "Default: 50 with preset default, molecules or best, else 0.",
         ),
     ] = None,

@@ -82,7 +82,7 @@ class TrainingFiles:
 
     def is_finished(self, run_digest: str, epochs: int) -> bool:
         """Whether the model of this run is complete; it is the last file that a run writes."""
-        from graphcaps.inference.fitted_model import load
+        from graphcaps.inference.model_file import load
 
         if not (self.model.is_file() and self.config.is_file()):
             return False

@@ -21,6 +21,7 @@ from graphcaps.evaluation.statistics import (
     friedman_p,
     holm,
     nemenyi_critical_difference,
+    split_ratio,
 )
 
 __all__ = ["Comparison", "ComparisonCell", "ModelRanks", "TestedDifference", "choose_baseline"]
@@ -190,14 +191,14 @@ class Comparison:
         base = self.ledger(dataset, self.baseline)
         if base is None or base.held_out is None or base.num_folds < 2:
             return {}
-        reference, share = held_out_accuracies(base), _test_share(base)
+        reference, ratio = held_out_accuracies(base), split_ratio(base)
         found = {}
         for model in self.models:
             other = self.ledger(dataset, model)
             if model == self.baseline or other is None or other.held_out is None:
                 continue
             if other.num_folds == base.num_folds:
-                found[model] = corrected_t_test(held_out_accuracies(other), reference, share)
+                found[model] = corrected_t_test(held_out_accuracies(other), reference, ratio)
         adjusted = holm([test.p for test in found.values()])
         return {
             name: TestedDifference(test, p) for (name, test), p in zip(found.items(), adjusted, strict=True)
@@ -281,13 +282,6 @@ def choose_baseline(models: Sequence[str], baseline: str | None, owner: str) -> 
     if baseline not in models:
         raise ArgumentError(owner, "baseline", f"be one of the models, {', '.join(models)}", repr(baseline))
     return baseline
-
-
-def _test_share(ledger: Ledger) -> float:
-    """Test graphs divided by test and training graphs, of all folds."""
-    curves = ledger.of("held-out")[0].curves
-    test, train = float(curves.test_graphs.sum()), float(curves.train_graphs.sum())
-    return test / (test + train)
 
 
 def _test_as_dict(difference: TestedDifference) -> dict[str, Any]:

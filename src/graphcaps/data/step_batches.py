@@ -151,7 +151,7 @@ def _attach_tiles(
         hole = torch.from_numpy(holes[these])
         place = torch.from_numpy(position[those]).unsqueeze(0)
         tiles = Tiles(
-            tile, hole.unsqueeze(0), torch.arange(B).unsqueeze(0), place, None, B, True,
+            tile, hole.unsqueeze(0), torch.arange(B).unsqueeze(0), place, B, True,
             (tile.view(-1), hole.view(-1).nonzero().squeeze(-1)), (place.view(-1), None),
         )  # fmt: skip
         keep_tiles(batch.segments, tiles)

@@ -100,7 +100,8 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         validation (float): Fraction of every class that is held out for early stopping and calibration. 0 trains on
             all graphs for all epochs, without calibration. (default: 0.1)
         patience (int, optional): Number of epochs without an improvement of ``metric`` by 0.0005, after which training
-            stops; ``None`` trains all epochs. (default: 50)
+            stops; with few graphs, epochs of fewer than ten steps count in part. ``None`` trains all epochs.
+            (default: 50)
         metric (str): Metric of the validation graphs that selects the epoch: ``"loss"``, ``"accuracy"``,
             ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. (default: "loss")
         class_weight ("balanced", dict or None): Weight of a graph of each class. (default: 1 each)
@@ -361,7 +362,9 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             metrics = ", ".join(f"{names.get(name, name)} {value:.4f}" for name, value in row.items())
             sys.stderr.write(f"epoch {event.epoch} of {event.epochs}: {metrics}\n")
 
-    def _read(self, X: Any, *, fitting: bool = False, argument: str = "X") -> GraphInput:
+    def _read(
+        self, X: Any, *, fitting: bool = False, argument: str = "X", samples: bool = True
+    ) -> GraphInput:
         """Converts graphs; molecules to classify are read with the featurizer of the training graphs."""
         options = {"featurizer": self.featurizer} if fitting and self.featurizer is not None else {}
         return coerce(
@@ -369,15 +372,16 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             owner=OWNER,
             argument=argument,
             recipe=None if fitting else self.model_.recipe,
-            samples=True,
+            samples=samples,
             column=None if fitting else self.graph_column_,
             **options,
         )
 
     # ------------------------------------------------------------------ predicting
-    def _checked(self, X: Any) -> CheckedGraphs:
+    def _checked(self, X: Any, *, samples: bool = True) -> CheckedGraphs:
         check_is_fitted(self, "model_")
-        return self.model_.check(self._read(X).store, unseen=self.unseen, owner=OWNER, argument="X")
+        store = self._read(X, samples=samples).store
+        return self.model_.check(store, unseen=self.unseen, owner=OWNER, argument="X")
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, ``[G, O]``, in the order of ``classes_``; calibrated if ``calibrate`` is set."""
@@ -457,9 +461,7 @@ class HGCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def explain(self, X: Any, *, target: Any = None) -> Any:
         """Explains predictions, see :func:`graphcaps.explain`; ``target`` is the class label to explain."""
-        check_is_fitted(self, "model_")
-        store = coerce(X, owner=OWNER, argument="X", recipe=self.model_.recipe).store
-        checked = self.model_.check(store, unseen=self.unseen, owner=OWNER, argument="X")
+        checked = self._checked(X, samples=False)
         if target is not None:
             names = [class_name(label) for label in self.classes_.tolist()]
             index = names.index(class_name(target)) if class_name(target) in names else None

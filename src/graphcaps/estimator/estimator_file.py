@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from graphcaps.errors import ArgumentError, DataError
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.model_file import load
 from graphcaps.nn import HGCN
 
 __all__ = ["EstimatorState", "load_estimator", "save_estimator"]

@@ -10,7 +10,7 @@ from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup
 from graphcaps.models.lookup import find_classical_model
-from graphcaps.training.classical_fit import fit_replica, join_events, selecting_graphs
+from graphcaps.training.classical_fit import fit_replica, selecting_graphs
 from graphcaps.training.replica_trainer import EpochEnd
 
 __all__ = ["fit_group"]
@@ -28,7 +28,7 @@ def fit_group(
         on_epoch (callable): Called with the metrics of all replicas, as those of the only epoch.
     """
     fits = [fit_replica(store, config, replica) for replica in group.replicas]
-    event = join_events([fit.event for fit in fits])
+    event = EpochEnd.join([fit.event for fit in fits])
     on_epoch(event)
     selected = find_classical_model(config.model).selected_options
     has_validation = any(replica.validation.numel() for replica in group.replicas)

@@ -45,7 +45,7 @@ from graphcaps.evaluation.record import (
     SeedRecord,
     settings,
 )
-from graphcaps.evaluation.replica_groups import ReplicaGroup, plan_groups
+from graphcaps.evaluation.replica_groups import ReplicaGroup, TrainingOptions, plan_groups
 from graphcaps.evaluation.results_store import ResultsStore, check_settings
 from graphcaps.evaluation.seed_collector import CompletedSeed, SeedCollector
 from graphcaps.evaluation.training_cells import (
@@ -53,7 +53,6 @@ from graphcaps.evaluation.training_cells import (
     ClassicalCell,
     GroupCell,
     NetworkCell,
-    TrainingOptions,
 )
 from graphcaps.execution.cell import Executor
 from graphcaps.execution.local_executor import LocalExecutor
@@ -98,7 +97,7 @@ def cross_validate(
     folds: int = 10,
     seeds: int = 1,
     protocol: Literal["held-out", "paper", "both"] = "held-out",
-    device: str = "cpu",
+    device: str = "auto",
     group: int | None = None,
     on_event: Callable[[GroupEpoch], object] | None = None,
     variant: str | None = None,
@@ -130,7 +129,7 @@ def cross_validate(
         folds (int): Number of folds. (default: 10)
         seeds (int): Number of seeds; they are 0, 1, 2, … (default: 1)
         protocol (str): ``"held-out"``, ``"paper"`` or ``"both"``. (default: "held-out")
-        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "cpu")
+        device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         group (int, optional): Largest number of replicas trained together; results do not depend on it, up to
             rounding. (default: as many as the memory estimate allows)
         on_event (callable, optional): Called with a :class:`GroupEpoch` after every epoch.
@@ -148,8 +147,8 @@ def cross_validate(
             trains on the validation part too. If a split has no validation part, held-out draws a tenth of every class
             of the training part.
         patience (int, optional): A fold stops after this many epochs without a decrease of its validation loss, or an
-            increase of ``metric``, by 0.0005; its later epochs do not count. Only with the protocol held-out.
-            (default: never)
+            increase of ``metric``, by 0.0005; its later epochs do not count, and epochs of fewer than ten steps count
+            in part. Only with the protocol held-out. (default: never)
         metric (str): Metric of the validation fold that selects the epoch: ``"loss"``, ``"accuracy"``,
             ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. Only with the protocol held-out.
             (default: "loss")
@@ -241,7 +240,7 @@ class CrossValidation:
         folds: int = 10,
         seeds: int = 1,
         protocol: str = "held-out",
-        device: str = "cpu",
+        device: str = "auto",
         group: int | None = None,
         variant: str | None = None,
         results: ResultsStore | None = None,

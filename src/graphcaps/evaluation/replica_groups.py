@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -27,16 +26,16 @@ from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.training.checkpoint import check_state, load_checkpoint
 from graphcaps.training.checkpoint_writer import CheckpointWriter
-from graphcaps.training.early_stopping import BestWeights, EarlyStopping
+from graphcaps.training.early_stopping import EarlyStopping, epoch_scale
 from graphcaps.training.fingerprint import run_fingerprint
 from graphcaps.training.loop import Callback, RunInfo, TrainingLoop
 from graphcaps.training.memory import OutOfMemoryError, explain_out_of_memory
-from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.multiprocess import TrainerFactory, make_trainer
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
 from graphcaps.training.training_inputs import TrainingInputs
 
-__all__ = ["GroupResult", "ReplicaGroup", "ReplicaWeights", "plan_groups", "train_group"]
+__all__ = ["GroupResult", "ReplicaGroup", "TrainingOptions", "plan_groups", "train_group"]
 
 _NO_SCORES = (
     "Metrics other than accuracy are missing: the run was resumed from a checkpoint without the predictions of the "
@@ -108,19 +107,6 @@ def _replica(folds: Folds, protocol: Protocol, fold: int, variant: str, seed: in
 
 
 @dataclass(frozen=True, eq=False)
-class ReplicaWeights:
-    """Weights of F replicas, each of an epoch of its own.
-
-    Args:
-        epochs (ndarray): Epoch of each replica, counted from 1, ``[F]``.
-        weights (dict): State of the stacked model.
-    """
-
-    epochs: np.ndarray
-    weights: dict[str, Tensor]
-
-
-@dataclass(frozen=True, eq=False)
 class GroupResult:
     """Events of all epochs of a group.
 
@@ -129,7 +115,6 @@ class GroupResult:
         epochs_run (ndarray): Number of epochs of each replica that count, ``[F]``: fewer than there are events if its
             patience was exhausted before that of the others.
         notes (tuple): Remarks on checkpoints, one sentence each.
-        best (ReplicaWeights, optional): Weights of each replica's best epoch, where they were kept.
         probabilities (list, optional): For each replica those of its validation graphs, then of its test graphs, at
             its held-out epoch, ``[n_f, O]``, where they were kept.
         capsule_use (tuple): Capsules in use of each replica after the last epoch; empty for a model without capsules.
@@ -138,30 +123,47 @@ class GroupResult:
     events: list[EpochEnd]
     epochs_run: np.ndarray
     notes: tuple[str, ...]
-    best: ReplicaWeights | None = None
     probabilities: list[np.ndarray] | None = None
     capsule_use: tuple[CapsuleUse, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingOptions:
+    """What all groups of a cross-validation have in common.
+
+    Args:
+        num_folds (int): Number of folds.
+        patience (int, optional): Number of epochs without progress after which a replica stops. (default: never)
+        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
+        class_weight (str, optional): ``"balanced"`` weights the classes of each replica's training graphs.
+        variants (dict, optional): Model factory for the initial weights of each variant.
+        digest (str): Digest of the graphs, for checkpoints.
+        checkpoint_every (int, optional): Number of epochs between checkpoints. (default: the first epoch, then one
+            every 20 seconds)
+        info (RunInfo, optional): What is trained, for callbacks; the names of the replicas are added.
+        callbacks (tuple): Callbacks of the user. (default: none)
+    """
+
+    num_folds: int
+    patience: int | None = None
+    metric: SelectionMetric = "loss"
+    class_weight: Literal["balanced"] | None = None
+    variants: Mapping[str, ModelFactory] | None = None
+    digest: str = ""
+    checkpoint_every: int | None = None
+    info: RunInfo | None = None
+    callbacks: tuple[Callback, ...] = ()
 
 
 def train_group(
     group: ReplicaGroup,
     inputs: TrainingInputs,
     config: RunConfig,
+    options: TrainingOptions,
     *,
-    patience: int | None = None,
-    metric: SelectionMetric = "loss",
-    class_weight: Literal["balanced"] | None = None,
-    initializers: Mapping[str, ModelFactory] | None = None,
-    data: str = "",
     checkpoint: Path | None = None,
-    checkpoint_every: int | None = None,
     resume: bool = False,
-    keep_end: bool = False,
-    keep_best: bool = False,
-    keep_scores: bool = False,
     on_epoch: Callable[[EpochEnd], object] | None = None,
-    observers: Sequence[Callback] = (),
-    info: RunInfo | None = None,
 ) -> GroupResult:
     """Trains one group of replicas and frees its memory.
 
@@ -171,66 +173,52 @@ def train_group(
         group (ReplicaGroup): Replicas that are trained together.
         inputs (TrainingInputs): Encoded graphs, model factory and device.
         config (RunConfig): Model and training.
-        patience (int, optional): Number of epochs without progress after which a replica stops. (default: never)
-        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
-        class_weight (str, optional): ``"balanced"`` weights the classes of each replica's training graphs.
-        initializers (dict, optional): Model factory for the initial weights of each variant.
-        data (str): Digest of the graphs, for the checkpoint.
+        options (TrainingOptions): What all groups have in common.
         checkpoint (Path, optional): Checkpoint file.
-        checkpoint_every (int, optional): Number of epochs between checkpoints. (default: the first epoch, then one
-            every 20 seconds)
         resume (bool): Continue from the checkpoint, if there is one. (default: ``False``)
-        keep_end (bool): Also write a checkpoint after the last epoch, if no record follows. (default: ``False``)
-        keep_best (bool): Keep the weights of each replica's best epoch. (default: ``False``)
-        keep_scores (bool): Keep the predictions of each replica's held-out epoch; needs validation sets.
-            (default: ``False``)
         on_epoch (callable, optional): Called with the event of every epoch.
-        observers (list): Callbacks of the user. (default: none)
-        info (RunInfo, optional): What is trained, for the callbacks; the names of the replicas are added.
 
     Raises:
         DataError: If the checkpoint is damaged or belongs to another run.
     """
-    replicas, epochs = list(group.replicas), config.training.epochs
-    F, has_validation = len(replicas), any(replica.validation.numel() for replica in replicas)
-    kept = "best weights" if keep_best else None  # a checkpoint without them cannot be resumed with them
-    selection = None if metric == "loss" else metric
+    replicas, metric, class_weight = list(group.replicas), options.metric, options.class_weight
     fingerprint = run_fingerprint(
-        config, data, replicas, patience=patience, kept=kept, metric=selection, class_weight=class_weight
-    )
-    best, scores = BestWeights(has_validation, epochs, F, metric), SelectedScores(replicas)
-    callbacks: list[Callback] = [] if patience is None else [EarlyStopping(patience, F)]
-    callbacks += [best] if keep_best else []
+        config, options.digest, replicas,
+        patience=options.patience, metric=None if metric == "loss" else metric, class_weight=class_weight,
+    )  # fmt: skip
+    keep_scores, scores = group.protocol == "held-out", SelectedScores(replicas)
+    callbacks: list[Callback] = []
+    if options.patience is not None:
+        callbacks.append(EarlyStopping(options.patience, epoch_scale(replicas, config.training)))
     callbacks += [scores] if keep_scores else []
     writer = None
     if checkpoint is not None:
-        after_last: Literal["always", "never"] = "always" if keep_end else "never"
-        writer = CheckpointWriter(checkpoint, fingerprint, every=checkpoint_every, after_last=after_last)
+        # A record is written once all folds of its seed are trained: until then the checkpoint is the result.
+        after_last: Literal["always", "never"] = "always" if len(replicas) < options.num_folds else "never"
+        every = options.checkpoint_every
+        writer = CheckpointWriter(checkpoint, fingerprint, every=every, after_last=after_last)
         callbacks.append(writer)
-    fewer = "choose fewer folds" if keep_best else "set a smaller group"
-    explain = partial(_explain_memory, config, inputs.device, F, fewer)
+    explain = partial(_explain_memory, config, inputs.device, len(replicas))
     with explain():
-        trainer = make_trainer(
-            *(inputs.factory, inputs.store, inputs.x, replicas, config.training, inputs.device),
-            initializers,
+        build = TrainerFactory(
+            *(inputs.factory, inputs.store, inputs.x, config.training, inputs.device),
+            variants=options.variants,
             class_weight=class_weight,
             metric=metric,
-            keep_scores=keep_scores or bool(observers),  # a callback may read them
+            keep_scores=keep_scores or bool(options.callbacks),  # a callback may read them
         )
-    info = dataclasses.replace(info or RunInfo(), replicas=tuple(map(group.replica_name, replicas)))
-    loop = TrainingLoop(trainer, callbacks, explain, observers, info)
+        trainer = make_trainer(build, replicas)
+    info = replace(options.info or RunInfo(), replicas=tuple(map(group.replica_name, replicas)))
+    loop = TrainingLoop(trainer, callbacks, explain, options.callbacks, info)
     notes: tuple[str, ...] = ()
     try:
         if resume and checkpoint is not None and checkpoint.is_file():
-            # Records can be cut to fewer epochs; weights cannot.
-            max_epochs = epochs if keep_best else None
-            resumed = load_checkpoint(checkpoint, fingerprint, inputs.device, max_epochs)
+            resumed = load_checkpoint(checkpoint, fingerprint, inputs.device)
             check_state(checkpoint, resumed.state, trainer.state())
             loop.resume(resumed)
             notes = resumed.notes
         events = loop.run_all(on_epoch)
         notes += () if writer is None else writer.notes
-        chosen = ReplicaWeights(best.best_epochs, best.weights(loop)) if keep_best else None
         predicted = None
         if keep_scores:
             curves = EpochRecords.from_events(events, replicas, loop.epochs_run)
@@ -239,7 +227,7 @@ def train_group(
             notes += () if predicted is not None else (_NO_SCORES,)
         with explain():
             use = tuple(trainer.capsule_use())
-        return GroupResult(events, loop.epochs_run, notes, chosen, predicted, use)
+        return GroupResult(events, loop.epochs_run, notes, predicted, use)
     finally:
         loop.close()
 
@@ -253,7 +241,7 @@ def _probabilities(scores: list[Tensor] | None, config: RunConfig) -> list[np.nd
 
 
 @contextlib.contextmanager
-def _explain_memory(config: RunConfig, device: torch.device, num_replicas: int, fewer: str) -> Iterator[None]:
+def _explain_memory(config: RunConfig, device: torch.device, num_replicas: int) -> Iterator[None]:
     """Adds the number of replicas to messages about memory, and how to train fewer together."""
     try:
         with explain_out_of_memory(config, device):
@@ -262,7 +250,7 @@ def _explain_memory(config: RunConfig, device: torch.device, num_replicas: int, 
         if num_replicas == 1:
             raise
         together = f"{num_replicas} trainings run together"
-        raise OutOfMemoryError(f"{error} Or {fewer}: {together}.") from error
+        raise OutOfMemoryError(f"{error} Or set a smaller group: {together}.") from error
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
 from graphcaps.errors import ArgumentError, ShapeError
 
+if TYPE_CHECKING:
+    from graphcaps.evaluation.ledger import Ledger
+    from graphcaps.evaluation.record import Protocol
+
 __all__ = [
     "PairedTest",
     "average_ranks",
+    "corrected_standard_error",
     "corrected_t_test",
+    "fold_ratio",
     "friedman_p",
     "holm",
     "nemenyi_critical_difference",
+    "split_ratio",
 ]
 
 
@@ -42,31 +50,72 @@ class PairedTest:
     interval: tuple[float, float]
 
 
-def corrected_t_test(first: np.ndarray, second: np.ndarray, test_share: float) -> PairedTest:
+def fold_ratio(folds: int, protocol: Protocol = "held-out") -> float:
+    """Test graphs divided by training graphs of one fold, by which tests over folds are corrected.
+
+    With the protocol held-out, one fold tests, one selects the epoch and k − 2 train: 1/8 for ten folds. With that of
+    the paper k − 1 train: 1/9.
+
+    Args:
+        folds (int): Number of folds k.
+        protocol (str): ``"held-out"`` or ``"paper"``. (default: ``"held-out"``)
+    """
+    others = 2 if protocol == "held-out" else 1
+    if folds <= others:
+        raise ArgumentError("fold_ratio", "folds", f"be more than {others}", folds)
+    return 1 / (folds - others)
+
+
+def split_ratio(ledger: Ledger, protocol: Protocol = "held-out") -> float:
+    """The same from the numbers of graphs of a ledger, for folds and for splits of any other size.
+
+    Args:
+        ledger (Ledger): Holds records of the protocol.
+        protocol (str): Whose trainings are compared. (default: ``"held-out"``)
+    """
+    records = ledger.of(protocol)
+    if not records:
+        raise ArgumentError("split_ratio", "ledger", f"hold records of the protocol {protocol}", "none")
+    curves = records[0].curves
+    return float(curves.test_graphs.sum() / curves.train_graphs.sum())
+
+
+def corrected_standard_error(values: np.ndarray, test_ratio: float) -> float:
+    r"""Standard error of a mean over folds that share training graphs, :math:`\sqrt{(1/n + \rho)\, s^2}`.
+
+    Args:
+        values (ndarray): One value per fold, ``[F]``, such as an accuracy or a difference of two.
+        test_ratio (float): Test graphs divided by training graphs, from :func:`fold_ratio` or :func:`split_ratio`.
+    """
+    if not (test_ratio > 0 and math.isfinite(test_ratio)):
+        raise ArgumentError("corrected_standard_error", "test_ratio", "be above 0", test_ratio)
+    return math.sqrt((1 / len(values) + test_ratio) * float(np.var(values, ddof=1)))
+
+
+def corrected_t_test(first: np.ndarray, second: np.ndarray, test_ratio: float) -> PairedTest:
     r"""The corrected resampled t-test of Nadeau and Bengio (Machine Learning 52, 2003), paired over folds.
 
     .. math::
-        t = \frac{\bar\delta}{\sqrt{\left(\frac1n + \frac{\rho}{1 - \rho}\right) s^2_\delta}}, \qquad
+        t = \frac{\bar\delta}{\sqrt{\left(\frac1n + \rho\right) s^2_\delta}}, \qquad
         n - 1 \text{ degrees of freedom}
 
     with :math:`\delta` the difference of accuracies on each fold (of several seeds, the mean over seeds: seeds
     of one fold share their test graphs and are no further evidence), :math:`s^2_\delta` its variance (n − 1)
-    and :math:`\rho` the share of test graphs. A plain t-test treats the folds as independent and rejects too often.
+    and :math:`\rho` the number of test graphs divided by that of training graphs. A plain t-test treats the folds as
+    independent and rejects too often.
 
     Args:
         first, second (ndarray): Accuracies from 0 to 1, ``[F]``, or ``[S, F]`` for S seeds.
-        test_share (float): Test graphs divided by test and training graphs; 0.1 for ten folds.
+        test_ratio (float): Test graphs divided by training graphs of the trainings that are compared: 1/8 for ten folds
+            of the protocol held-out, 1/9 for those of the paper's; from :func:`fold_ratio` or :func:`split_ratio`.
     """
     one, two = (np.atleast_2d(np.asarray(values, dtype=np.float64)) for values in (first, second))
     if one.shape[1] != two.shape[1] or one.shape[1] < 2:
         raise ShapeError(
             "corrected_t_test", "first, second", "have the same folds, two or more", [*one.shape, *two.shape]
         )
-    if not 0 < test_share < 1:
-        raise ArgumentError("corrected_t_test", "test_share", "be between 0 and 1", test_share)
     delta = 100 * (one.mean(0) - two.mean(0))
-    n, mean = len(delta), float(delta.mean())
-    error = math.sqrt((1 / n + test_share / (1 - test_share)) * float(delta.var(ddof=1)))
+    n, mean, error = len(delta), float(delta.mean()), corrected_standard_error(delta, test_ratio)
     if error == 0:  # all differences are equal
         p = 1.0 if mean == 0 else 0.0
         return PairedTest(mean, 0.0, 0.0 if mean == 0 else math.copysign(math.inf, mean), p, n, (mean, mean))

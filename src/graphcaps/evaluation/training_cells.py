@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from graphcaps._io.provenance import describe_hardware
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.classical_folds import fit_group
-from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, train_group
+from graphcaps.evaluation.replica_groups import GroupResult, ReplicaGroup, TrainingOptions, train_group
 from graphcaps.execution.cell import Cell
-from graphcaps.metrics import SelectionMetric
-from graphcaps.nn.graph_model import ModelFactory
-from graphcaps.training.loop import Callback, RunInfo
 from graphcaps.training.memory import MemoryEstimate
 from graphcaps.training.peak_memory import PeakMemory
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.training_inputs import TrainingInputs, inputs_on
 
-__all__ = ["CellResult", "ClassicalCell", "GroupCell", "NetworkCell", "TrainingOptions"]
+__all__ = ["CellResult", "ClassicalCell", "GroupCell", "NetworkCell"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,26 +116,15 @@ class NetworkCell(GroupCell):
     marker: Path | None = None
 
     def _train(self, on_epoch: Callable[[EpochEnd], object]) -> GroupResult:
-        inputs, options = inputs_on(self.data, self.device), self.options
         is_shared = self.marker is None or self.marker.is_file()
         result = train_group(
             self.group,
-            inputs,
+            inputs_on(self.data, self.device),
             self.config,
-            patience=options.patience,
-            metric=options.metric,
-            class_weight=options.class_weight,
-            initializers=options.initializers,
-            data=options.digest,
+            self.options,
             checkpoint=self.checkpoints.path(self.group) if is_shared else None,
-            checkpoint_every=options.checkpoint_every,
             resume=self.resume,
-            # A record is written once all folds of its seed are trained: until then the checkpoint is the result.
-            keep_end=len(self.group.replicas) < options.num_folds,
-            keep_scores=self.group.protocol == "held-out",
             on_epoch=on_epoch,
-            observers=options.callbacks,
-            info=options.info,
         )
         if self.marker is None:
             return result
@@ -151,30 +136,3 @@ class NetworkCell(GroupCell):
 
     def _with_group(self, group: ReplicaGroup) -> GroupCell:
         return replace(super()._with_group(group), memory=self.estimate.bytes_for(len(group.replicas)))
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingOptions:
-    """Options that all network cells of a cross-validation share; those of :func:`train_group`.
-
-    Args:
-        num_folds (int): Number of folds.
-        patience (int, optional): Epochs without progress after which a replica stops.
-        metric (str): Metric that selects the epoch.
-        class_weight (str, optional): ``"balanced"`` or none.
-        initializers (dict): Model factory for the initial weights of each variant.
-        digest (str): Digest of the graphs.
-        checkpoint_every (int, optional): Number of epochs between checkpoints.
-        info (RunInfo): What is trained, for callbacks.
-        callbacks (tuple): Callbacks of the user.
-    """
-
-    num_folds: int
-    patience: int | None = None
-    metric: SelectionMetric = "loss"
-    class_weight: Literal["balanced"] | None = None
-    initializers: Mapping[str, ModelFactory] | None = None
-    digest: str = ""
-    checkpoint_every: int | None = None
-    info: RunInfo | None = None
-    callbacks: tuple[Callback, ...] = ()

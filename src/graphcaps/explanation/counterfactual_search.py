@@ -13,7 +13,6 @@ import importlib.util
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations, islice
 from typing import Any, get_args
 
@@ -30,9 +29,10 @@ from graphcaps.explanation.counterfactual import Counterfactual, Counterfactuals
 from graphcaps.explanation.explainer import class_probabilities, explain_store
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.graph_edits import Edit, EditKind, edit_graph
-from graphcaps.explanation.model_inputs import FittedClassifier, encode_for_model
+from graphcaps.explanation.model_inputs import encode_for_model
 from graphcaps.explanation.molecule_drawings import describe_molecules
 from graphcaps.explanation.node_groups import find_groups
+from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = ["counterfactuals", "find_counterfactuals"]
 
@@ -49,7 +49,7 @@ Groups = dict[tuple[int, ...], tuple[tuple[int, int], ...]]
 """Level and capsule of the groups that make up a set of nodes, by the set; levels count from 1."""
 
 
-def counterfactuals(model: FittedClassifier, graph: Any) -> Counterfactuals:
+def counterfactuals(model: FittedModel, graph: Any) -> Counterfactuals:
     """The smallest groups of one graph whose removal or replacement changes its class, checked by the model.
 
     A replacement puts one node in the place of the group: a carbon in molecules, else a node with the most frequent
@@ -66,7 +66,7 @@ def counterfactuals(model: FittedClassifier, graph: Any) -> Counterfactuals:
         >>> for change in counterfactuals(model, "CCOCC(F)F"):           # doctest: +SKIP
         ...     print(change.kind, change.nodes, change.class_name, change.smiles)
     """
-    if not isinstance(model, FittedClassifier):
+    if not isinstance(model, FittedModel):
         fix = "Pass a model from graphcaps.load or HGCNClassifier."
         raise ArgumentError("counterfactuals", "model", "be a fitted model", type(model).__name__, fix)
     checked = model.check(graph, owner="counterfactuals")
@@ -78,7 +78,7 @@ def counterfactuals(model: FittedClassifier, graph: Any) -> Counterfactuals:
 
 
 def find_counterfactuals(
-    model: FittedClassifier,
+    model: FittedModel,
     graphs: CheckedGraphs,
     explanations: StoreExplanation,
     *,
@@ -123,7 +123,7 @@ class _Search:
 
     def __init__(
         self,
-        model: FittedClassifier,
+        model: FittedModel,
         store: GraphStore,
         graph: int,
         original: int,
@@ -239,7 +239,7 @@ def _by_size(nodes: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
     return len(nodes), nodes
 
 
-def _run_rounds(model: FittedClassifier, searches: Sequence[_Search]) -> None:
+def _run_rounds(model: FittedModel, searches: Sequence[_Search]) -> None:
     """Single groups of all graphs first, then larger and smaller sets where none of them changes the class."""
     for number in range(_NUM_ROUNDS):
         chunk: list[tuple[_Search, list[Edit]]] = []
@@ -257,7 +257,7 @@ def _run_rounds(model: FittedClassifier, searches: Sequence[_Search]) -> None:
             _classify(model, chunk, number)
 
 
-def _classify(model: FittedClassifier, chunk: Sequence[tuple[_Search, list[Edit]]], number: int) -> None:
+def _classify(model: FittedModel, chunk: Sequence[tuple[_Search, list[Edit]]], number: int) -> None:
     """Edits the graphs of a chunk, classifies the copies, and records what changes the class."""
     molecules = [entry for entry in chunk if entry[0].smiles is not None]
     requests = [
@@ -333,7 +333,7 @@ def _valid_copies(searches: Sequence[_Search], stores: Sequence[GraphStore]) -> 
 
 
 def _record(
-    model: FittedClassifier, graphs: Any, listed: Sequence[tuple[_Search, Edit, str | None]], number: int
+    model: FittedModel, graphs: Any, listed: Sequence[tuple[_Search, Edit, str | None]], number: int
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -349,14 +349,8 @@ def _record(
         readable = [index for index in range(len(listed)) if index not in refused]
         if not readable:
             return
-        kept = _select(checked, readable)
+        kept = checked.select(torch.tensor(readable))
         probabilities = class_probabilities(model, encode_for_model(model, kept))
     for index, row in zip(readable, probabilities.numpy(), strict=True):
         search, edit, smiles = listed[index]
         search.record(edit, number, row, smiles)
-
-
-def _select(checked: CheckedGraphs, indices: Sequence[int]) -> CheckedGraphs:
-    """Some of the checked graphs, without the notes on them."""
-    store = checked.store[torch.tensor(indices)]
-    return replace(checked, store=store, errors={}, unseen={}, others={}, truncated={})

@@ -23,13 +23,13 @@ from graphcaps.explanation.explainer import class_scores, explain_encoded
 from graphcaps.explanation.explanation import StoreExplanation
 from graphcaps.explanation.model_inputs import (
     ExplainedModel,
-    FittedClassifier,
     ModelInputs,
     encode_for_model,
     select_graphs,
     unwrap_network,
 )
 from graphcaps.explanation.truth_metrics import group_agreement, partition_shape, purity, score_auc
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 
@@ -134,7 +134,7 @@ def evaluate_explanations(
     rows: dict[str, dict[str, Any]] = {name: dict.fromkeys(METRICS) for name in selected}
     network, members = (
         unwrap_network(model),
-        model.members if isinstance(model, FittedClassifier) else (model,),
+        model.members if isinstance(model, FittedModel) else (model,),
     )
     report: dict[str, Any] = {
         "graphs": len(encoded.store),

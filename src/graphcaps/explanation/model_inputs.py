@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcaps.config import RunConfig
 from graphcaps.data.batching import size_chunks
 from graphcaps.data.coercion import coerce
-from graphcaps.data.features.compatibility import CheckedGraphs, UnseenPolicy
+from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.encoding import encode_checked
-from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
+from graphcaps.inference.fitted_model import Answer, FittedModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 
 __all__ = [
     "ExplainedModel",
-    "FittedClassifier",
     "ModelInputs",
     "batch_spans",
     "encode_for_model",
@@ -32,56 +30,6 @@ __all__ = [
     "unwrap_members",
     "unwrap_network",
 ]
-
-
-@runtime_checkable
-class FittedClassifier(Protocol):
-    """The members of a :class:`graphcaps.FittedModel` that explanations read."""
-
-    @property
-    def members(self) -> tuple[object, ...]: ...
-
-    @property
-    def config(self) -> RunConfig: ...
-
-    @property
-    def recipe(self) -> FeatureRecipe: ...
-
-    @property
-    def class_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    def check(
-        self, graphs: Any, *, unseen: UnseenPolicy = "refuse", owner: str = "FittedModel"
-    ) -> CheckedGraphs: ...
-
-    @property
-    def part_names(self) -> tuple[str, ...]: ...
-
-    def to_probabilities(self, scores: Tensor, empty: Tensor | None = None) -> np.ndarray: ...
-
-    def answer(self, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> Answer: ...
-
-
-class AnswerParts(Protocol):
-    """The members of a :class:`graphcaps.inference.mixture.AnswerParts` that explanations read."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    def contributions(self, classes: np.ndarray) -> np.ndarray: ...
-
-
-class Answer(Protocol):
-    """The members of a :class:`graphcaps.inference.fitted_model.Answer` that explanations read."""
-
-    @property
-    def probabilities(self) -> np.ndarray: ...
-
-    @property
-    def parts(self) -> AnswerParts | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +52,7 @@ class MixedAnswer:
         return MixedAnswer(self.probabilities[graphs], self.part_names, self.network_share[graphs])
 
 
-ExplainedModel = HGCN | FittedClassifier
+ExplainedModel = HGCN | FittedModel
 """An HGCN, alone or in a fitted model."""
 
 
@@ -135,13 +83,13 @@ class ModelInputs:
     answer: MixedAnswer | None = None
 
 
-def unwrap_members(model: nn.Module | FittedClassifier) -> tuple[HGCN, ...]:
+def unwrap_members(model: nn.Module | FittedModel) -> tuple[HGCN, ...]:
     """The members of a fitted model, one unless it is a committee, or the model itself.
 
     Raises:
         ArgumentError: If they are another kind of model, or hold several replicas.
     """
-    members: tuple[object, ...] = model.members if isinstance(model, FittedClassifier) else (model,)
+    members: tuple[object, ...] = model.members if isinstance(model, FittedModel) else (model,)
     networks = tuple(member for member in members if isinstance(member, HGCN))
     if len(networks) < len(members):
         fix = "Other models have no capsules to explain."
@@ -153,7 +101,7 @@ def unwrap_members(model: nn.Module | FittedClassifier) -> tuple[HGCN, ...]:
     return networks
 
 
-def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
+def unwrap_hgcn(model: nn.Module | FittedModel) -> HGCN:
     """The HGCN of a fitted model, the first member of a committee, or the model itself.
 
     Raises:
@@ -162,13 +110,13 @@ def unwrap_hgcn(model: nn.Module | FittedClassifier) -> HGCN:
     return unwrap_members(model)[0]
 
 
-def unwrap_network(model: nn.Module | FittedClassifier) -> GraphModel:
+def unwrap_network(model: nn.Module | FittedModel) -> GraphModel:
     """The network of a fitted model, the first member of a committee, or the model itself.
 
     Raises:
         ArgumentError: If it is no network, holds several replicas, or needs precomputed structures.
     """
-    network = model.members[0] if isinstance(model, FittedClassifier) else model
+    network = model.members[0] if isinstance(model, FittedModel) else model
     if not isinstance(network, GraphModel):
         expected = "be a network, or a FittedModel with one"
         raise ArgumentError("explain", "model", expected, type(network).__name__)
@@ -226,10 +174,7 @@ def encode_for_model(
         smiles = tuple(text if complete else None for text, complete in zip(smiles, whole, strict=True))
     answer = None
     if len(model.part_names) > 1:
-        whole_model = model.answer(
-            replace(checked, unseen={}, others={}, truncated={})
-        )  # require() has warned
-        answer = _mixed_answer(whole_model)
+        answer = _mixed_answer(model.answer(checked.without_warnings()))  # require() has warned
     return ModelInputs(
         encoded.store,
         encoded.x,

@@ -15,8 +15,9 @@ from torch_geometric.nn import MessagePassing
 
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation.attributions import node_attributions, reference_features
-from graphcaps.explanation.model_inputs import FittedClassifier, unwrap_hgcn, unwrap_network
+from graphcaps.explanation.model_inputs import unwrap_hgcn, unwrap_network
 from graphcaps.explanation.truth_metrics import connected_nodes
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.nn.hard_assignment import group_nodes, hard_assignment
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops.edge_kinds import edge_kind
@@ -67,13 +68,13 @@ class GraphProbabilities(nn.Module):
 
     def __init__(
         self,
-        model: nn.Module | FittedClassifier,
+        model: nn.Module | FittedModel,
         *,
         centred: bool = False,
         reference: Tensor | None = None,
     ) -> None:
         super().__init__()
-        members = model.members if isinstance(model, FittedClassifier) else (model,)
+        members = model.members if isinstance(model, FittedModel) else (model,)
         if len(members) > 1:
             fix = "Explain one of its members, such as model.member(0)."
             raise ArgumentError(

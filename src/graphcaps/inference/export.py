@@ -13,18 +13,16 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from graphcaps._io.atomic_write import write_atomically
-from graphcaps.config import RunConfig
-from graphcaps.data.coercion import coerce_and_check
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.encoding import encode_checked
-from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.ops._triton.dispatch import use_kernels
@@ -37,34 +35,6 @@ __all__ = ["INPUTS", "ExportableModel", "export", "export_inputs"]
 INPUTS = ("x", "edge_index", "edge_weight", "batch", "sizes")
 """Inputs of an exported program, in order, with shapes ``[V, in]``, ``[2, E]``, ``[E]``, ``[V]``, ``[B]``. A model with
 ``edge_kinds`` has a sixth, ``edge_kind``, int32 ``[E]`` (:mod:`graphcaps.ops.edge_kinds`)."""
-
-
-class ExportSource(Protocol):
-    """The members of a :class:`graphcaps.FittedModel` that export reads."""
-
-    @property
-    def model(self) -> RegisteredModel: ...
-
-    @property
-    def members(self) -> Sequence[RegisteredModel]: ...
-
-    @property
-    def config(self) -> RunConfig: ...
-
-    @property
-    def empty_scores(self) -> Tensor: ...
-
-    @property
-    def part_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def recipe(self) -> FeatureRecipe: ...
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    @property
-    def device(self) -> torch.device: ...
 
 
 class ExportableModel(nn.Module):
@@ -134,19 +104,15 @@ def _exportable(model: RegisteredModel) -> GraphModel:
     return model
 
 
-def export_inputs(
-    fitted: ExportSource, graphs: Any, *, unseen: UnseenPolicy = "refuse"
-) -> tuple[Tensor, ...]:
+def export_inputs(fitted: FittedModel, graphs: Any, *, unseen: UnseenPolicy = "refuse") -> tuple[Tensor, ...]:
     """Inputs of the exported program for the given graphs, in the order of :data:`INPUTS`, and kinds of edges.
 
     Args:
         fitted (FittedModel): The exported model.
         graphs, unseen: As in :meth:`FittedModel.scores`.
     """
-    owner = "export_inputs"
-    checked = coerce_and_check(graphs, fitted.recipe, unseen=unseen, dtype=fitted.dtype, owner=owner)
-    max_nodes = fitted.config.features.max_nodes
-    encoded = encode_checked(checked.require(), fitted.recipe, max_nodes=max_nodes, dtype=fitted.dtype)
+    store = fitted.check(graphs, unseen=unseen, owner="export_inputs").require()
+    encoded = encode_checked(store, fitted.recipe, max_nodes=fitted.max_nodes, dtype=fitted.dtype)
     part = encoded.store
     target, source = part.entry_rows()
     weight = torch.ones(len(source)) if part.edge_weight is None else part.edge_weight
@@ -156,7 +122,7 @@ def export_inputs(
     return (encoded.x, *edges, part.node_graph, part.sizes, *kinds)
 
 
-def export(fitted: ExportSource, path: str | Path) -> None:
+def export(fitted: FittedModel, path: str | Path) -> None:
     """Writes the model as a ``torch.export`` program (``.pt2``) or as ONNX (``.onnx``).
 
     The numbers of nodes, edges and graphs are dynamic; there must be a node. The output is that of
@@ -266,7 +232,7 @@ def _without_logging() -> Iterator[None]:
         logging.disable(before)
 
 
-def _example(fitted: ExportSource) -> tuple[Tensor, ...]:
+def _example(fitted: FittedModel) -> tuple[Tensor, ...]:
     """A triangle and a path of four nodes as example inputs: no size is 1 and no two sizes are equal."""
     edge_index = torch.tensor([[0, 1, 1, 2, 0, 2, 3, 4, 4, 5, 5, 6], [1, 0, 2, 1, 2, 0, 4, 3, 5, 4, 6, 5]])
     x = torch.zeros(7, fitted.recipe.num_columns, dtype=fitted.dtype)

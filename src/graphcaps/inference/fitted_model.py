@@ -1,4 +1,4 @@
-"""A trained model with everything that prediction on new graphs needs: :class:`FittedModel` and :func:`load`."""
+"""A trained model with everything that prediction on new graphs needs: :class:`FittedModel`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ from graphcaps.inference.abstention import abstain
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.disagreement import DisagreementProfile, join_reasons, mutual_information
 from graphcaps.inference.mixture import AnswerParts, Mixture
-from graphcaps.inference.model_file import (
-    CompanionContents,
-    ModelContents,
-    read_model_file,
-    reading,
-    write_model_file,
-)
 from graphcaps.inference.probabilities import Calibration, prior_scores, probabilities
 from graphcaps.inference.scorer import Scorer, make_scorer
 from graphcaps.inference.split_hashes import Part, SplitHashes
@@ -38,7 +31,7 @@ from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
 from graphcaps.registry import ScoreKind
 
-__all__ = ["Answer", "FittedModel", "load", "training_summary"]
+__all__ = ["Answer", "FittedModel", "training_summary"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +294,7 @@ class FittedModel:
         network = members.mean(0)
         if self.mixture is None:
             return Answer(network, members)
-        graphs = checked.select(torch.arange(len(checked.store)))  # the network has warned
+        graphs = checked.without_warnings()  # the network has warned
         beside = [companion.member_probabilities(graphs).mean(0) for companion in self.companions]
         p = self.mixture.apply([network, *beside])
         if checked.store.empty_graphs.numel():
@@ -538,80 +531,21 @@ class FittedModel:
         return {"companion": entries | {name: mixture[name] for name in ("graphs", "stacked", "calibration")}}
 
     def save(self, path: str | Path) -> None:
-        """Writes the model file atomically; :func:`load` gives the same scores bit for bit.
+        """Writes the model file atomically; :func:`graphcaps.load` gives the same scores bit for bit.
 
         Raises:
             ArgumentError: If the configuration does not match the model, or a value cannot be written as JSON.
             DataError: If the file cannot be written.
         """
-        contents = ModelContents(
-            model=self.model,
-            config=self.config,
-            recipe=self.recipe,
-            class_names=self.class_names,
-            training=self.training,
-            versions=self.versions,
-            calibration=self.calibration,
-            profile=self.profile,
-            split_hashes=self.split_hashes,
-            others=self.others,
-            disagreement_profile=self.disagreement_profile,
-            companions=tuple(
-                CompanionContents(each.model, each.config, each.recipe, each.calibration)
-                for each in self.companions
-            ),
-            mixture=self.mixture,
-        )
-        write_model_file(path, contents)
+        from graphcaps.inference.model_file import write_model_file
+
+        write_model_file(path, self)
 
     def export(self, path: str | Path) -> None:
         """Writes the model as ``.pt2`` or ``.onnx``, see :func:`graphcaps.inference.export.export`."""
         from graphcaps.inference.export import export
 
         export(self, path)
-
-
-def load(path: str | Path) -> FittedModel:
-    """Reads a model file; the model predicts on new graphs without further input.
-
-    Args:
-        path (str or Path): A file written by ``FittedModel.save`` or ``graphcaps train``.
-
-    Raises:
-        DataError: If the file is missing, of another kind, truncated, modified, of a newer version, or not valid.
-
-    Example:
-        >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
-    """
-    contents = read_model_file(path)
-    with reading(path):
-        counts = {"class_counts": contents.training.get("class_counts")}
-        return FittedModel(
-            model=contents.model,
-            config=contents.config,
-            recipe=contents.recipe,
-            class_names=contents.class_names,
-            training=contents.training,
-            versions=contents.versions,
-            calibration=contents.calibration,
-            profile=contents.profile,
-            split_hashes=contents.split_hashes,
-            others=contents.others,
-            disagreement_profile=contents.disagreement_profile,
-            companions=tuple(
-                FittedModel(
-                    each.model,
-                    each.config,
-                    each.recipe,
-                    contents.class_names,
-                    counts,
-                    contents.versions,
-                    each.calibration,
-                )
-                for each in contents.companions
-            ),
-            mixture=contents.mixture,
-        )
 
 
 def training_summary(store: GraphStore, **results: Any) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """The model file: one ``.safetensors`` file with the weights and a JSON header.
 
-This module reads, writes and checks the file. :class:`graphcaps.inference.fitted_model.FittedModel` is built from what
-it returns. Loading runs no code from the file: the model class is looked up in the registry, its arguments are plain
-values, and the tensors must have the names, types and shapes of that model. The tensors of a classical model are its
-fitted arrays, which the model checks itself. The names of a committee's tensors begin with ``members.1.``,
-``members.2.`` and so on, and the header says how many members there are. The names of the arrays of companions begin
-with ``companions.1.`` and so on; the header has their configurations and the weights. Three further tensors hold hashes
-of the training, validation and test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`). The header of a
-model with capsules has the mean routing coefficients of each member; files of earlier versions have none.
+This module reads, writes and checks the file of a :class:`graphcaps.inference.fitted_model.FittedModel`. Loading runs
+no code from the file: the model class is looked up in the registry, its arguments are plain values, and the tensors
+must have the names, types and shapes of that model. The tensors of a classical model are its fitted arrays, which the
+model checks itself. The names of a committee's tensors begin with ``members.1.``, ``members.2.`` and so on, and the
+header says how many members there are. The names of the arrays of companions begin with ``companions.1.`` and so on;
+the header has their configurations and the weights. Three further tensors hold hashes of the training, validation and
+test graphs (:class:`graphcaps.inference.split_hashes.SplitHashes`). The header of a model with capsules has the mean
+routing coefficients of each member; files of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from graphcaps.data.features.recipe import FeatureRecipe
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
 from graphcaps.inference.applicability import TrainingProfile
 from graphcaps.inference.disagreement import DisagreementProfile
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.inference.mixture import Mixture
 from graphcaps.inference.probabilities import Calibration
 from graphcaps.inference.split_hashes import SplitHashes
@@ -42,15 +43,7 @@ from graphcaps.nn.graph_model import GraphModel, ModelFactory
 from graphcaps.nn.hgcn import HGCN
 from graphcaps.nn.initialise import forked_generator
 
-__all__ = [
-    "FORMAT",
-    "FORMAT_VERSION",
-    "CompanionContents",
-    "ModelContents",
-    "read_model_file",
-    "reading",
-    "write_model_file",
-]
+__all__ = ["FORMAT", "FORMAT_VERSION", "load", "write_model_file"]
 
 FORMAT = "graphcaps model"
 """Format tag in the header."""
@@ -76,59 +69,7 @@ _SLACK = 64  # parameters that a model may register beyond four per tensor, such
 _TYPE_NAMES = {int: "an integer", list: "a list", dict: "an object"}
 
 
-@dataclass(frozen=True, eq=False)
-class CompanionContents:
-    """A classical model beside a network, as a model file holds it.
-
-    Args:
-        model (ClassicalModel): The fitted model.
-        config (RunConfig): Its configuration.
-        recipe (FeatureRecipe): The fitted recipe of what it reads.
-        calibration (Calibration, optional): Calibration of its probabilities.
-    """
-
-    model: GraphModel | ClassicalModel
-    config: RunConfig
-    recipe: FeatureRecipe
-    calibration: Calibration | None
-
-
-@dataclass(frozen=True, eq=False)
-class ModelContents:
-    """The contents of a model file.
-
-    Args:
-        model (GraphModel or ClassicalModel): The network with its weights, without leading axes, or the fitted model.
-        config (RunConfig): The configuration that it was trained with.
-        recipe (FeatureRecipe): The fitted recipe of its input columns.
-        class_names (tuple): Class names, in the order of the model's outputs.
-        training (dict): Facts about the training, as JSON values.
-        versions (dict): Versions of the libraries that trained it.
-        calibration (Calibration, optional): Calibration of its probabilities.
-        profile (TrainingProfile, optional): Statistics of its training graphs.
-        split_hashes (SplitHashes, optional): Hashes of its training, validation and test graphs.
-        others (tuple): Further members of a committee. (default: none)
-        disagreement_profile (DisagreementProfile, optional): Disagreement of the members on validation graphs.
-        companions (tuple): Classical models beside the network. (default: none)
-        mixture (Mixture, optional): Weights of the network and its companions.
-    """
-
-    model: GraphModel | ClassicalModel
-    config: RunConfig
-    recipe: FeatureRecipe
-    class_names: tuple[str, ...]
-    training: dict[str, Any]
-    versions: dict[str, str]
-    calibration: Calibration | None
-    profile: TrainingProfile | None
-    split_hashes: SplitHashes | None
-    others: tuple[GraphModel | ClassicalModel, ...] = ()
-    disagreement_profile: DisagreementProfile | None = None
-    companions: tuple[CompanionContents, ...] = ()
-    mixture: Mixture | None = None
-
-
-def write_model_file(path: str | Path, contents: ModelContents) -> None:
+def write_model_file(path: str | Path, fitted: FittedModel) -> None:
     """Writes a model file atomically; reading it gives the same weights bit for bit.
 
     Every argument of the model is written with its value, so that later changes of a default do not affect the file.
@@ -137,48 +78,48 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
         ArgumentError: If the configuration does not match the model, or a value cannot be written as JSON.
         DataError: If the file cannot be written.
     """
-    config = _with_defaults(contents.config)
-    states = [_checked_tensors(member, config) for member in (contents.model, *contents.others)]
-    tensors = states[0] if not contents.others else _join_numbered(_MEMBER_PREFIX, states)
-    beside = [replace(each, config=_with_defaults(each.config)) for each in contents.companions]
-    arrays = [_checked_tensors(each.model, each.config) for each in beside]
+    config = _with_defaults(fitted.config)
+    states = [_checked_tensors(member, config) for member in fitted.members]
+    tensors = _join_numbered(_MEMBER_PREFIX, states) if fitted.is_committee else states[0]
+    companions = [(each, _with_defaults(each.config)) for each in fitted.companions]
+    arrays = [_checked_tensors(each.model, complete) for each, complete in companions]
     tensors = tensors | _join_numbered(_COMPANION_PREFIX, arrays)
-    if contents.split_hashes is not None:
-        hashes = contents.split_hashes.to_tensors()
+    if fitted.split_hashes is not None:
+        hashes = fitted.split_hashes.to_tensors()
         tensors = tensors | {f"{_SPLIT_PREFIX}{name}": value for name, value in hashes.items()}
     header = {
-        "in_channels": contents.recipe.num_columns,
-        "num_classes": contents.model.num_classes,
-        "class_names": list(contents.class_names),
+        "in_channels": fitted.recipe.num_columns,
+        "num_classes": fitted.model.num_classes,
+        "class_names": list(fitted.class_names),
         "config": config.as_dict(),
-        "recipe": contents.recipe.to_dict(),
-        "calibration": None if contents.calibration is None else contents.calibration.to_dict(),
-        "profile": None if contents.profile is None else contents.profile.to_dict(),
-        "training": contents.training,
-        "versions": contents.versions,
+        "recipe": fitted.recipe.to_dict(),
+        "calibration": None if fitted.calibration is None else fitted.calibration.to_dict(),
+        "profile": None if fitted.profile is None else fitted.profile.to_dict(),
+        "training": fitted.training,
+        "versions": fitted.versions,
     }
-    if contents.others:
-        profile = contents.disagreement_profile
+    if fitted.is_committee:
+        profile = fitted.disagreement_profile
         header["committee"] = {
-            "members": 1 + len(contents.others),
+            "members": len(fitted.members),
             "disagreement": None if profile is None else profile.to_dict(),
         }
-    means = [member.mean_coefficients for member in _with_capsules(contents.model, *contents.others)]
+    means = [member.mean_coefficients for member in _with_capsules(*fitted.members)]
     if means and None not in means:
         header["mean_coefficients"] = {
             "members": [[level.tolist() for level in levels or ()] for levels in means]
         }
-    if contents.mixture is not None:
+    if fitted.mixture is not None:
         header["companion"] = {
             "models": [
                 {
-                    "config": each.config.as_dict(),
+                    "config": complete.as_dict(),
                     "recipe": each.recipe.to_dict(),
                     "calibration": None if each.calibration is None else each.calibration.to_dict(),
                 }
-                for each in beside
+                for each, complete in companions
             ],
-            "mixture": contents.mixture.to_dict(),
+            "mixture": fitted.mixture.to_dict(),
         }
     try:
         data = encode_checked(FORMAT, FORMAT_VERSION, header, tensors)
@@ -187,13 +128,18 @@ def write_model_file(path: str | Path, contents: ModelContents) -> None:
     write_atomically(path, data)
 
 
-def read_model_file(path: str | Path) -> ModelContents:
-    """Reads and checks a model file.
+def load(path: str | Path) -> FittedModel:
+    """Reads a model file; the model predicts on new graphs without further input.
+
+    Args:
+        path (str or Path): A file written by ``FittedModel.save`` or ``graphcaps train``.
 
     Raises:
         ArgumentError: If the path is of another type.
-        DataError: If the file is missing, of another kind, truncated, modified, of a newer version, or if its header
-            and tensors do not describe a model.
+        DataError: If the file is missing, of another kind, truncated, modified, of a newer version, or not valid.
+
+    Example:
+        >>> model = graphcaps.load("mutag.safetensors")                  # doctest: +SKIP
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError("load", "path", "be text or a path", repr(path)[:60])
@@ -201,22 +147,15 @@ def read_model_file(path: str | Path) -> ModelContents:
     file = read_checked(path, FORMAT, FORMAT_VERSION)
     # The checksum is valid: errors below were in the file when it was written.
     _check_header(path, file.content)
-    with reading(path):
-        return _contents(path, file.content, file.tensors)
-
-
-@contextmanager
-def reading(path: str | Path) -> Iterator[None]:
-    """Turns an error about the contents of a model file into a :class:`DataError` that names the file."""
     try:
-        yield
+        return _fitted_model(path, file.content, file.tensors)
     except DataError:
         raise
     except (GraphcapsError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise DataError(path, "a valid model", f"'{' '.join(str(error).split())}'") from error
 
 
-def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> ModelContents:
+def _fitted_model(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) -> FittedModel:
     config = RunConfig.from_dict(header["config"], str(path))
     if not is_model(config.model):
         fix = "Update graphcaps, or install the package of this model, to read it."
@@ -238,7 +177,7 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
     _set_means(path, header.get("mean_coefficients"), members)
     companion = header.get("companion")
     disagreement = None if committee is None else committee["disagreement"]
-    return ModelContents(
+    return FittedModel(
         model=members[0],
         config=config,
         recipe=recipe,
@@ -261,7 +200,7 @@ def _contents(path: Path, header: dict[str, Any], tensors: dict[str, Tensor]) ->
 
 def _companions(
     path: Path, header: dict[str, Any], tensors: dict[str, Tensor]
-) -> tuple[tuple[CompanionContents, ...], dict[str, Tensor]]:
+) -> tuple[tuple[FittedModel, ...], dict[str, Tensor]]:
     """The companions that the header describes, and the tensors that are not theirs."""
     entry = header.get("companion")
     if entry is None:
@@ -277,7 +216,7 @@ def _companions(
     for number, values in enumerate(listed, 1):
         prefix = f"{_COMPANION_PREFIX}{number}."
         state = {name.removeprefix(prefix): own.pop(name) for name in [*own] if name.startswith(prefix)}
-        found.append(_companion(path, values, state, header["num_classes"], number))
+        found.append(_companion(path, header, values, state, number))
     if own:
         expected = f"the tensors of {len(listed)} companions"
         raise DataError(path, expected, f"an additional tensor '{next(iter(own))}'")
@@ -285,8 +224,8 @@ def _companions(
 
 
 def _companion(
-    path: Path, values: Any, state: dict[str, Tensor], num_classes: int, number: int
-) -> CompanionContents:
+    path: Path, header: dict[str, Any], values: Any, state: dict[str, Tensor], number: int
+) -> FittedModel:
     """One companion with its fitted values; ``number`` is named in messages."""
     where = f"companion {number}"
     if not isinstance(values, dict) or set(values) != set(_COMPANION_ENTRIES):
@@ -301,18 +240,21 @@ def _companion(
     if not state:
         raise DataError(path, f"the arrays of {where}, '{config.model}'", "none")
     _check_plain(config)
-    model = build_classical(config, num_classes)
+    model = build_classical(config, header["num_classes"])
     try:
         model.load_state(state)
     except GraphcapsError as error:
         reason = str(error).rstrip(".")
         raise DataError(path, f"the arrays of {where}, '{config.model}'", f"others ({reason})") from error
     calibration = values["calibration"]
-    return CompanionContents(
-        model,
-        config,
-        FeatureRecipe.from_dict(values["recipe"]),
-        None if calibration is None else Calibration.from_dict(calibration),
+    return FittedModel(
+        model=model,
+        config=config,
+        recipe=FeatureRecipe.from_dict(values["recipe"]),
+        class_names=tuple(header["class_names"]),
+        training={"class_counts": header["training"].get("class_counts")},
+        versions=header["versions"],
+        calibration=None if calibration is None else Calibration.from_dict(calibration),
     )
 
 

@@ -69,6 +69,8 @@ class ASAP(LogitModel):
         "ratio": Interval(0.25, 0.8),
         "attention_dropout": Interval(0.0, 0.3),
     }
+    capturable: bool = True  # entries of edges and places of clusters have fixed bounds
+    pads_to_largest: ClassVar[bool] = True  # from the second stage on, graphs are dense matrices of one size
 
     def __init__(
         self,
@@ -94,16 +96,6 @@ class ASAP(LogitModel):
         self.inner = ReplicaLinear(2 * hidden, hidden, lead=lead)
         self.dropout = ReplicaDropout(dropout, lead=lead)
         self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: entries of edges and places of clusters have fixed bounds."""
-        return True
-
-    @property
-    def pads_to_largest(self) -> bool:
-        """True: from the second stage on, the graphs of a batch are dense matrices of one size."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.convs, *self.pools, self.inner, self.dropout, self.outer):

@@ -105,6 +105,7 @@ class CapsGNN(GraphModel):
         "num_capsules": Choices((8, 16)),
         "dropout": Interval(0.0, 0.5),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -138,11 +139,6 @@ class CapsGNN(GraphModel):
         self.class_votes = nn.Parameter(torch.empty(*lead, num_classes, num_capsules, d, d))
         self.decoder = HistogramDecoder(num_classes, d, in_channels, lead=lead) if reconstruction else None
         self.reset_parameters()
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (self.input_norm, self.dropout, self.attention, self.attention_scores, self.decoder):

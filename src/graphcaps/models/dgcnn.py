@@ -73,6 +73,7 @@ class DGCNN(LogitModel):
         "num_layers": Interval(2, 5),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -95,11 +96,6 @@ class DGCNN(LogitModel):
         # The last column of each layer, from the last layer to the first.
         self._keys = tuple(sum(widths[1 : t + 1]) - 1 for t in range(num_layers + 1, 0, -1))
         self.head = ConvHead(sum(widths[1:]), k, num_classes, hidden=dense, dropout=dropout, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.layers, self.head):

@@ -140,6 +140,7 @@ class DiffPool(LogitModel):
         "dropout": Interval(0.0, 0.7),
     }
     loss_weights: ClassVar[tuple[str, ...]] = ("link_weight", "entropy_weight")
+    capturable: bool = True
 
     def __init__(
         self,
@@ -164,11 +165,6 @@ class DiffPool(LogitModel):
         self.clusters = ReplicaLinear(width, num_clusters, lead=lead)
         self.coarse = _Convolutions(width, hidden, num_layers, lead)
         self.head = ReplicaMLP([2 * width, _HEAD, num_classes], norm=False, dropout=dropout, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (self.nodes, self.clusters, self.coarse, self.head):

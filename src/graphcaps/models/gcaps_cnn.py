@@ -93,6 +93,7 @@ class GCAPSCNN(LogitModel):
         "hops": Interval(1, 3),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -119,11 +120,6 @@ class GCAPSCNN(LogitModel):
         self.inner = ReplicaLinear(joined + joined**2, _DENSE, lead=lead)
         self.dropout = ReplicaDropout(dropout, lead=lead)
         self.outer = ReplicaLinear(_DENSE, num_classes, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         parts = (self.input_norm, self.input, *self.layers, self.graph_norm, self.inner, self.dropout)

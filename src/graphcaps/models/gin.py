@@ -65,6 +65,7 @@ class GIN(LogitModel):
         "num_layers": Interval(2, 5),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -87,11 +88,6 @@ class GIN(LogitModel):
         self.norms = nn.ModuleList(RaggedBatchNorm(hidden, lead=lead) for _ in range(num_layers))
         self.readouts = nn.ModuleList(ReplicaLinear(width, num_classes, lead=lead) for width in widths)
         self.dropout = ReplicaDropout(dropout, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.convs, *self.norms, *self.readouts, self.dropout):

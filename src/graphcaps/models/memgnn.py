@@ -83,12 +83,8 @@ class MemGNN(MemoryNetwork):
             ReplicaGATConv(a, b, edge_kinds=self.edge_kinds, negative_slope=SLOPE, lead=lead)
             for a, b in pairwise(widths)
         )
+        self.capturable = all(cast(ReplicaGATConv, conv).capturable for conv in self.convs)
         self.query_dropouts = nn.ModuleList(ReplicaDropout(dropout, lead=lead) for _ in self.convs)
-
-    @property
-    def capturable(self) -> bool:
-        """Whether the attention layers have kernels for their width (:attr:`ReplicaGATConv.capturable`)."""
-        return super().capturable and all(cast(ReplicaGATConv, conv).capturable for conv in self.convs)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()

@@ -118,6 +118,7 @@ class MinCut(LogitModel):
         "dropout": Interval(0.0, 0.7),
     }
     loss_weights: ClassVar[tuple[str, ...]] = ("cut_weight", "orthogonality_weight")
+    capturable: bool = True
 
     def __init__(
         self,
@@ -144,11 +145,6 @@ class MinCut(LogitModel):
         )
         self.dropout = ReplicaDropout(dropout, lead=lead)
         self.head = ReplicaLinear(hidden, num_classes, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (self.input_norm, *self.convolutions, *self.assigning, self.dropout, self.head):

@@ -60,6 +60,7 @@ class MLP(LogitModel):
         "node_layers": Interval(0, 2),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -79,11 +80,6 @@ class MLP(LogitModel):
         self.inner = ReplicaLinear(widths[-1], hidden, lead=lead)
         self.outer = ReplicaLinear(hidden, num_classes, lead=lead)
         self.dropout = ReplicaDropout(dropout, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.nodes, self.inner, self.outer, self.dropout):

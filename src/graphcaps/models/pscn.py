@@ -80,6 +80,7 @@ class PSCN(LogitModel):
         "dense": Choices((64, 128)),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -108,11 +109,6 @@ class PSCN(LogitModel):
     @property
     def precomputation(self) -> ReceptiveFields:
         return ReceptiveFields(self.num_fields, self.field_size)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         parts = (self.input_norm, self.fields, self.windows, self.inner, self.outer, self.dropout)

@@ -50,6 +50,7 @@ class SelectionNetwork(LogitModel):
         "ratio": Interval(0.25, 0.8),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -75,11 +76,6 @@ class SelectionNetwork(LogitModel):
         self.dropout = ReplicaDropout(dropout, lead=lead)
         self.second = ReplicaLinear(hidden, hidden // 2, lead=lead)
         self.last = ReplicaLinear(hidden // 2, num_classes, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.convs, self.first, self.dropout, self.second, self.last):

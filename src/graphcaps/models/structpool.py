@@ -90,6 +90,7 @@ class StructPool(LogitModel):
         "rounds": Interval(1, 5),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -113,11 +114,6 @@ class StructPool(LogitModel):
         self.features = _convolutions((in_channels, half, most, hidden), lead)
         self.unary = _convolutions((hidden, most, most, num_clusters), lead)
         self.head = ConvHead(hidden, num_clusters, num_classes, dropout=dropout, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (self.input_norm, *self.features, *self.unary, self.head):

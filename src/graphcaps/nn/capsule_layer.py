@@ -20,7 +20,7 @@ from graphcaps.ops.propagation.normalised_hop import Hop
 from graphcaps.ops.propagation.propagation import dense_hop, propagate
 from graphcaps.ops.ragged.reductions import segment_mean
 from graphcaps.ops.routing import RoutingMethod, route, route_dense
-from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
+from graphcaps.ops.routing.contributions import routing_contributions
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.profiling import profiled
 from graphcaps.types import CapsuleLevel, Contributions, EdgeTable, Segments
@@ -253,8 +253,8 @@ class CapsuleLayer(GraphLayer[CapsuleLevel]):
         capsules = self._add_residual(routing.capsules, mean)
         coarse = self._clamp(dense_coarsen(routing.assignment, adjacency)) if self.coarsen else None
         contributions = (
-            dense_contributions(
-                h, self.weight, self.bias, routing, residual=mean, after_squash=not self.released
+            routing_contributions(
+                h, self.weight, self.bias, None, routing, residual=mean, after_squash=not self.released
             )
             if trace
             else None

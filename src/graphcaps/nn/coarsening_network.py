@@ -80,6 +80,7 @@ class CoarseningNetwork(LogitModel):
     replica_options: ClassVar[tuple[str, ...]] = ("dropout",)
     width_option: ClassVar[str | None] = "hidden"
     memory_options: ClassVar[tuple[str, ...]] = ("hidden",)
+    capturable: bool = True
 
     def __init__(
         self,
@@ -105,11 +106,6 @@ class CoarseningNetwork(LogitModel):
         sizes = (readout, hidden) if batch_norm else ()
         self.norms = nn.ModuleList(RaggedBatchNorm(size, lead=lead) for size in sizes)
         self.dropout = ReplicaDropout(dropout, lead=lead)
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.blocks, self.inner, self.outer, *self.norms, self.dropout):

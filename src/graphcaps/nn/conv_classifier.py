@@ -69,6 +69,7 @@ class ConvClassifier(LogitModel):
         "num_layers": Interval(2, 5),
         "dropout": Interval(0.0, 0.7),
     }
+    capturable: bool = True
 
     def __init__(
         self,
@@ -101,11 +102,6 @@ class ConvClassifier(LogitModel):
         """The result of a layer for the nodes of a batch, ``[*lead, V, hidden]``."""
         y: Tensor = layer(x, edges, segments)
         return y
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (self.input, *self.convs, self.inner, self.outer, self.dropout):

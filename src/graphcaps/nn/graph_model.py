@@ -52,6 +52,12 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
             passed on to :class:`~graphcaps.nn.ReplicaDropout` can be one. (default: (), none)
         order_invariant (bool): Whether scores are the same for any order of the nodes of a graph. A precomputation may
             break ties by it, such as the sign of an eigenvector. (default: True)
+        pads_to_largest (bool): Whether a step pads graphs to the largest one of its batch. Captured steps then have a
+            size for each rounded number of nodes of that graph; otherwise its bound is the largest graph of the store.
+            (default: False)
+        capturable (bool): Whether a training step can be captured as a CUDA graph: it must not synchronise with the
+            host, and the shapes of its tensors must depend on the shape of the batch only, with and without edge
+            weights, unless the model refuses weights. (default: False)
 
     Raises:
         ArgumentError: If a size is below 1.
@@ -64,6 +70,8 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
     mean_coefficients: tuple[Tensor, ...] | None = None
     replica_options: ClassVar[tuple[str, ...]] = ()
     order_invariant: ClassVar[bool] = True
+    pads_to_largest: ClassVar[bool] = False
+    capturable: bool = False
 
     def __init__(self, in_channels: int, num_classes: int, *, lead: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -146,19 +154,6 @@ class GraphModel(RegisteredModel, nn.Module, ABC):
         """What the model needs computed from each graph before it sees a batch; batches then have ``levels`` or
         ``columns`` (:mod:`graphcaps.data.precompute`). (default: None)"""
         return None
-
-    @property
-    def pads_to_largest(self) -> bool:
-        """Whether a step pads graphs to the largest one of its batch. Captured steps then have a size for each rounded
-        number of nodes of that graph; otherwise its bound is the largest graph of the store. (default: False)"""
-        return False
-
-    @property
-    def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph: it must not synchronise with the host, and the
-        shapes of its tensors must depend on the shape of the batch only, with and without edge weights, unless the
-        model refuses weights. (default: False)"""
-        return False
 
     def forward(
         self,

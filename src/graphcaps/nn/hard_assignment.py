@@ -39,8 +39,8 @@ __all__ = [
 MIN_SHARE = 0.05
 """Share of the nodes from which a capsule is in use; with more than ten capsules, half of an equal share."""
 GRAPH_WEIGHT = 2 / 3
-"""Weight of the average over the graph in the reference. Of 0, 1/2, 2/3 and 1 it gives the best agreement of capsules
-with kinds of groups over all training graphs of the molecules with known reasons (docs/explaining.md)."""
+"""Weight of the average over the graph in the reference. Routing moves all coefficients of a graph together, so the
+average over the training graphs alone would often give one capsule to all groups of a graph (docs/explaining.md)."""
 LIFT_TOLERANCE = 1e-3
 """Largest difference of a lift from 1 that is taken for rounding: TF32 has about three decimal digits."""
 

@@ -269,6 +269,10 @@ class HGCN(GraphModel):
         else:
             self.primary = InputCapsules(in_channels, formulation=formulation, lead=lead)
         width = self.primary.capsule_dim
+        inner: Trunk | None = None
+        if trunk:
+            inner = Trunk(trunk, width, num_layers=trunk_layers, edge_kinds=self.edge_kinds, lead=lead)
+        self.capturable = inner is None or inner.capturable
         passing: Context | None = None
         if parts is not None:
             passing = Context(width, CONTEXT_LAYERS, hops=CONTEXT_HOPS, edge_kinds=self.edge_kinds, lead=lead)
@@ -295,11 +299,9 @@ class HGCN(GraphModel):
                     residual_nodes=residual_nodes if over_nodes else None,
                     coarsen=level < len(num_capsules),
                     formulation=formulation,
-                    trunk=Trunk(trunk, width, num_layers=trunk_layers, edge_kinds=self.edge_kinds, lead=lead)
-                    if trunk and over_nodes
-                    else None,
+                    trunk=inner if over_nodes else None,
                     context=passing if over_nodes else None,
-                    edge_kinds=self.edge_kinds if over_nodes and not trunk and passing is None else (),
+                    edge_kinds=self.edge_kinds if over_nodes and inner is None and passing is None else (),
                     detach=False if finds_parts else None,
                     method=routing,
                     lead=lead,
@@ -318,13 +320,6 @@ class HGCN(GraphModel):
             if reconstruction
             else None
         )
-
-    @property
-    def capturable(self) -> bool:
-        """Whether a training step can be captured as a CUDA graph: some trunks (:attr:`Trunk.capturable`) synchronise
-        with the host."""
-        trunks = [cast(CapsuleLayer, layer).trunk for layer in self.layers]
-        return all(trunk is None or trunk.capturable for trunk in trunks)
 
     def reset_parameters(self) -> None:
         for part in (self.primary, *self.layers, self.decoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from graphcaps.memo import remember
 from graphcaps.nn.graph_layer import GraphLayer
 from graphcaps.nn.initialise import glorot_
 from graphcaps.ops.propagation.propagation import degrees, neighbour_sum
@@ -64,11 +65,8 @@ class ReplicaMeanConv(GraphLayer[Tensor]):
 
 def _divisor(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
     """Degree plus one of each row, ``[*lead, V, 1]``, cached for the batch if there are no weights."""
-    key = ("degree plus one", dtype)
-    if key in edges.memo:
-        cached: Tensor = edges.memo[key]
-        return cached
-    divisor = (degrees(edges).to(dtype) + 1).clamp_min(1).unsqueeze(-1)
-    if edges.weight is None:
-        edges.memo[key] = divisor
-    return divisor
+
+    def make() -> Tensor:
+        return (degrees(edges).to(dtype) + 1).clamp_min(1).unsqueeze(-1)
+
+    return remember(edges.memo, ("degree plus one", dtype), make) if edges.weight is None else make()

@@ -78,6 +78,7 @@ class MemoryNetwork(LogitModel):
         "dropout": Interval(0.0, 0.5),
     }
     loss_weights: ClassVar[tuple[str, ...]] = ("divergence_weight",)
+    capturable: bool = True
 
     def __init__(
         self,
@@ -109,11 +110,6 @@ class MemoryNetwork(LogitModel):
     @abstractmethod
     def queries(self, batch: GraphBatch) -> Tensor:
         """Queries Q of the nodes of a batch, ``[*lead, V, query_channels]``, without NaN at padding."""
-
-    @property
-    def capturable(self) -> bool:
-        """True: no step synchronises with the host."""
-        return True
 
     def reset_parameters(self) -> None:
         for part in (*self.memories, *self.dropouts, self.head):

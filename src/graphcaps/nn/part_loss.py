@@ -37,9 +37,9 @@ __all__ = [
 Parts = Literal["blocks"]
 
 CONTEXT_LAYERS = 3
-"""Layers of :class:`graphcaps.nn.Context` under the votes. Six were worse than three or four."""
+"""Layers of :class:`graphcaps.nn.Context` under the votes, so that a node sees the part that it belongs to."""
 CONTEXT_HOPS = 3
-"""Hops after these layers, which make the votes of neighbours similar. With none, single nodes deviate."""
+"""Hops after these layers, which make the votes of neighbours similar."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from graphcaps.ops.activated_product.activated_product import Parts, activated_product
-from graphcaps.ops.batch_norm.activated_norm import activated_norm
 from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm, standardise
 from graphcaps.ops.batch_norm.norm_with_means import NormWithMeans, norm_with_means
 from graphcaps.ops.propagation.normalised_dense_hop import DenseHop, normalised_dense_hop
@@ -81,21 +80,6 @@ class RaggedBatchNorm(nn.Module):
             residual=residual, divisor=divisor, **self._options,
         )  # fmt: skip
 
-    def activate(
-        self, x: Tensor, mask: Tensor | None = None, residual: Tensor | None = None, *, gated: bool = False
-    ) -> Tensor:
-        """``residual + relu(forward(x))``, or with a gate for each column, in the passes of ``forward`` alone.
-
-        Args:
-            x, mask: As in ``forward``.
-            residual (Tensor, optional): Added to the result, ``[*lead, V, C]``. (default: 0)
-            gated (bool): Whether the second half of the channels are gates of the first, whose sigmoid multiplies it.
-                (default: False)
-        """
-        return activated_norm(
-            x, mask, self.weight, self.bias, self._running, residual, gated=gated, **self._options
-        )
-
     def activate_product(
         self,
         parts: Parts,
@@ -105,12 +89,18 @@ class RaggedBatchNorm(nn.Module):
         *,
         gated: bool = False,
     ) -> Tensor:
-        """``activate(x)`` of the product x of all parts, side by side, and W, whose statistics are computed with it.
+        """``residual + relu(forward(x))`` of the product x of all parts, side by side, and W; or with gates.
+
+        Equals ``forward`` and the other operations in fewer passes over the rows
+        (:func:`graphcaps.ops.activated_product.activated_product.activated_product`).
 
         Args:
             parts (tuple): One tensor, or two side by side, ``[*lead, V, K]`` each; padding rows are finite.
             matrix (Tensor): W, ``[*lead, K · len(parts), channels]``.
-            mask, residual, gated: As in ``activate``.
+            mask: As in ``forward``.
+            residual (Tensor, optional): Added to the result, ``[*lead, V, C]``. (default: 0)
+            gated (bool): Whether the second half of the channels are gates of the first, whose sigmoid multiplies it.
+                (default: False)
         """
         return activated_product(
             parts, matrix, mask, self.weight, self.bias, self._running, residual, gated=gated, **self._options

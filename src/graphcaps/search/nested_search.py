@@ -21,8 +21,8 @@ from graphcaps.data.store import GraphStore
 from graphcaps.evaluation.checkpoint_dir import CheckpointDir
 from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.evaluation.epoch_selection import held_out
-from graphcaps.evaluation.replica_groups import ReplicaGroup, plan_groups
-from graphcaps.evaluation.training_cells import CellResult, NetworkCell, TrainingOptions
+from graphcaps.evaluation.replica_groups import ReplicaGroup, TrainingOptions, plan_groups
+from graphcaps.evaluation.training_cells import CellResult, NetworkCell
 from graphcaps.execution.cell import Cell, ClusterProgress, Executor
 from graphcaps.execution.local_executor import LocalExecutor
 from graphcaps.search.tuning import Search, SearchProgress, SearchResult, TimeUp

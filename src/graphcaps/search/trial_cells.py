@@ -24,13 +24,13 @@ from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.fingerprint import run_fingerprint
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.memory import explain_out_of_memory
-from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.multiprocess import TrainerFactory, make_trainer
 from graphcaps.training.replica_settings import REPLICA_SETTINGS, ReplicaSettings
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica, select_replicas
 from graphcaps.training.training_inputs import TrainingInputs, inputs_on
 
-__all__ = ["TrialCell", "TrialResult", "select_events", "trial_builder", "trial_variant"]
+__all__ = ["TrialCell", "TrialResult", "trial_builder", "trial_variant"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class TrialCell(Cell[TrialResult]):
         if checkpoint is not None and kept and len(kept) < len(self.replicas):
             state = {name: value for name, value in checkpoint.state.items() if name != "epoch"}
             selected = select_replicas(state, kept) | {"epoch": checkpoint.state["epoch"]}
-            checkpoint = Checkpoint(selected, select_events(checkpoint.history, kept))
+            checkpoint = Checkpoint(selected, tuple(event.pick(kept) for event in checkpoint.history))
         memory = self.memory * len(kept) // len(self.replicas)
         replicas = tuple(self.replicas[f] for f in kept)
         return replace(self, trials=trials, replicas=replicas, memory=memory, start=checkpoint)
@@ -145,10 +145,10 @@ class TrialCell(Cell[TrialResult]):
         notes: list[str] = []
         explain = partial(explain_out_of_memory, config, self.device)
         with explain():
-            trainer = make_trainer(
-                *(builder, inputs.store, inputs.x, replicas, config.training, self.device),
-                settings=settings,
+            build = TrainerFactory(
+                builder, inputs.store, inputs.x, config.training, self.device, settings=settings
             )
+            trainer = make_trainer(build, replicas)
         loop = TrainingLoop(trainer, callbacks, explain)
         try:
             resumed = None if path is None else self._load(path, fingerprint, trainer.state(), notes)
@@ -188,27 +188,6 @@ def trial_builder(config: RunConfig, inputs: TrainingInputs, num_classes: int) -
 def trial_variant(number: int) -> str:
     """Variant of the replicas of a trial."""
     return f"trial{number}"
-
-
-def select_events(history: Sequence[EpochEnd], replicas: Sequence[int]) -> tuple[EpochEnd, ...]:
-    """The events of some replicas alone."""
-
-    def pick(values: list[float]) -> list[float]:
-        return [values[f] for f in replicas] if values else []
-
-    return tuple(
-        replace(
-            event,
-            train_loss=pick(event.train_loss),
-            train_accuracy=pick(event.train_accuracy),
-            validation_loss=pick(event.validation_loss),
-            validation_accuracy=pick(event.validation_accuracy),
-            test_accuracy=pick(event.test_accuracy),
-            validation_metric=pick(event.validation_metric),
-            loss_terms={name: pick(values) for name, values in event.loss_terms.items()},
-        )
-        for event in history
-    )
 
 
 def _score(events: Sequence[EpochEnd]) -> tuple[np.ndarray, np.ndarray]:

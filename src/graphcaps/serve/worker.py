@@ -216,7 +216,7 @@ def _load(requests: BinaryIO, limits: Limits, output: BinaryIO) -> FittedModel |
     message = read_message(requests)
     if message is None:  # the server has ended
         return None
-    from graphcaps.inference.fitted_model import load
+    from graphcaps.inference.model_file import load
     from graphcaps.serve.explorer_page import page_assets
     from graphcaps.serve.responses import describe_model
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from graphcaps.config import RunConfig
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
-from graphcaps.inference.fitted_model import FittedModel, load
+from graphcaps.inference.fitted_model import FittedModel
+from graphcaps.inference.model_file import load
 from graphcaps.ops.edges import clean_edges
 from graphcaps.registry import Choices, DatasetSize, RegisteredModel
 from graphcaps.testing.expectations import ContractError, expect, expect_equal

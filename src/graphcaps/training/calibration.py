@@ -113,7 +113,7 @@ def calibrate_model(
     """
     assert store.y is not None
     graphs = store[validation]
-    checked = replace(fitted.check(graphs), truncated={})  # the training's notes say it of all its graphs
+    checked = fitted.check(graphs).without_warnings()  # the notes of the training say it of all its graphs
     scores, y = fitted.member_scores(checked), store.y[validation].cpu().numpy()
     p, has_nodes = probabilities(scores, fitted.score_kind), (graphs.sizes > 0).cpu().numpy()
     if not np.isfinite(p).all():

@@ -20,7 +20,7 @@ from graphcaps._io.checked_safetensors import encode_checked, read_checked
 from graphcaps._io.provenance import library_versions
 from graphcaps.errors import DataError
 from graphcaps.training.fingerprint import describe_differences
-from graphcaps.training.replica_trainer import EpochEnd, strip_prefix
+from graphcaps.training.replica_trainer import METRICS, EpochEnd, strip_prefix
 
 __all__ = ["Checkpoint", "check_state", "load_checkpoint", "write_checkpoint"]
 
@@ -28,10 +28,6 @@ FORMAT = 3
 _KIND = "graphcaps checkpoint"
 _TERM = "term."  # prefix of the terms of the training loss
 _START_AGAIN = "Start again without resuming."
-_METRICS = (
-    *("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "test_accuracy"),
-    "validation_metric",
-)
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def write_checkpoint(path: str | Path, checkpoint: Checkpoint, fingerprint: Mapp
     history = checkpoint.history
     tensors = {f"state.{name}": value for name, value in checkpoint.state.items()}
     tensors |= {f"extra.{name}": value for name, value in checkpoint.extra.items()}
-    tensors |= {f"history.{name}": _column(history, name) for name in _METRICS}
+    tensors |= {f"history.{name}": _column(history, name) for name in METRICS}
     for name in history[-1].loss_terms if history else ():
         tensors[f"history.{_TERM}{name}"] = torch.tensor(
             [event.loss_terms[name] for event in history], dtype=torch.float64
@@ -179,7 +175,7 @@ def _check_tensors(path: Path, state: Mapping[str, Tensor], history: Mapping[str
     seconds = history.get("seconds")
     if seconds is None or seconds.dim() != 1:
         raise DataError(path, "one number per epoch under 'history.seconds'", "none", fix=_START_AGAIN)
-    columns = {name: history.get(name) for name in _METRICS} | strip_prefix(_TERM, dict(history))
+    columns = {name: history.get(name) for name in METRICS} | strip_prefix(_TERM, dict(history))
     for name, column in columns.items():
         if column is None or column.dim() != 2 or len(column) != len(seconds):
             found = "none" if column is None else f"the shape {list(column.shape)}"
@@ -196,12 +192,12 @@ def _column(history: Sequence[EpochEnd], name: str) -> Tensor:
 
 def _events(columns: Mapping[str, Tensor], epochs: int) -> tuple[EpochEnd, ...]:
     seconds = columns["seconds"].tolist()
-    metrics = {name: columns[name].tolist() for name in _METRICS}
+    metrics = {name: columns[name].tolist() for name in METRICS}
     terms = {name: column.tolist() for name, column in strip_prefix(_TERM, dict(columns)).items()}
     return tuple(
         EpochEnd(
             *(i + 1, epochs, seconds[i]),
-            **{name: metrics[name][i] for name in _METRICS},
+            **{name: metrics[name][i] for name in METRICS},
             loss_terms={name: column[i] for name, column in terms.items()},
         )
         for i in range(len(seconds))

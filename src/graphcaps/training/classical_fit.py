@@ -8,7 +8,6 @@ selects them on the validation graphs.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,7 @@ from graphcaps.models.classical import ClassicalModel, ValidationGraphs
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import Replica
 
-__all__ = ["ClassicalFit", "describe_fit", "fit_replica", "join_events", "selecting_graphs"]
+__all__ = ["ClassicalFit", "describe_fit", "fit_replica", "selecting_graphs"]
 
 
 def describe_fit(model: ClassicalModel, *, has_validation: bool) -> str:
@@ -136,17 +135,3 @@ def _loss_and_accuracy(
     true_class = probability[np.arange(len(y)), y]
     loss = -np.log(np.maximum(true_class, MIN_PROBABILITY)).mean()
     return [float(loss)], [float((probability.argmax(1) == y).mean())]
-
-
-def join_events(events: Sequence[EpochEnd]) -> EpochEnd:
-    """The metrics of several fits as those of one epoch of as many replicas."""
-    return EpochEnd(
-        epoch=1,
-        epochs=1,
-        seconds=sum(event.seconds for event in events),
-        train_loss=[value for event in events for value in event.train_loss],
-        train_accuracy=[value for event in events for value in event.train_accuracy],
-        validation_loss=[value for event in events for value in event.validation_loss],
-        validation_accuracy=[value for event in events for value in event.validation_accuracy],
-        test_accuracy=[value for event in events for value in event.test_accuracy],
-    )

@@ -16,7 +16,7 @@ from graphcaps.errors import ArgumentError, DataError
 from graphcaps.inference.probabilities import CalibrationMethod
 from graphcaps.models.builder import build_classical
 from graphcaps.models.lookup import find_classical_model, is_classical
-from graphcaps.training.classical_fit import ClassicalFit, describe_fit, fit_replica, join_events
+from graphcaps.training.classical_fit import ClassicalFit, describe_fit, fit_replica
 from graphcaps.training.companion_training import OutOfFold
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.single_training import FinalResult, SingleTraining
@@ -91,7 +91,7 @@ class ClassicalTraining(SingleTraining):
     @property
     def history(self) -> tuple[EpochEnd, ...]:
         """The metrics of the fit; empty before it."""
-        return (join_events([fit.event for fit in self._fits]),) if self._is_complete else ()
+        return (EpochEnd.join([fit.event for fit in self._fits]),) if self._is_complete else ()
 
     @property
     def _is_complete(self) -> bool:

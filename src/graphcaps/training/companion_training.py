@@ -74,7 +74,7 @@ def add_companions(
     K = 1 + len(companions)
     fitted = replace(fitted, companions=tuple(companions), mixture=Mixture((1 / K,) * K, 0, False))
     graphs, y = source[replica.validation], source.y[replica.validation].cpu().numpy()
-    checked = replace(fitted.check(graphs), truncated={})  # the notes of the training say it
+    checked = fitted.check(graphs).without_warnings()
     answer = fitted.answer(checked)
     assert answer.parts is not None
     if out_of_fold is None:

@@ -29,8 +29,8 @@ from graphcaps.types import FeatureTable
 
 __all__ = ["BucketedRunner", "CudaGraphRecorder", "StepSize", "can_capture"]
 
-_SIDE_STREAMS = 3
-"""Branches of a step that can run at the same time, beside the sequence of kernels that wait for each other."""
+_CURSOR = 2
+"""Side stream that counts the step: its next launch, which draws the dropout, is small."""
 
 
 def can_capture(model: GraphModel, store: GraphStore, x: Tensor) -> bool:
@@ -54,7 +54,7 @@ class CudaGraphRecorder:
 
     def __init__(self) -> None:
         self._lease = lease_stream(priority=CAPTURE_PRIORITY)
-        self._side_leases = lease_side_streams(_SIDE_STREAMS)
+        self._side_leases = lease_side_streams()
         self._replays: WeakSet[Callable[[], None]] = WeakSet()
         self._pool: Any = None
 
@@ -174,11 +174,10 @@ class BucketedRunner:
                     classes=self.store.y, cursor=self.cursor, batch_size=self.batch_size,
                 )  # fmt: skip
                 batch = batch_from_layout(self.store, self.x, layout, max_size=size.max_size)
-            with fork() as counted:  # nothing else of this step reads it
+            with fork(stream=_CURSOR) as counted:  # nothing else of this step reads it
                 self.cursor += 1
             weights = None if self.weights is None else batch_weights(self.weights, layout.graphs)
             self.step(batch, layout.active, weights)
-            self.step.adam.zero_grad()  # gradients would occupy memory that the next size can use
             counted.join()
 
     def _prepare(self, size: StepSize) -> Callable[[], None]:

@@ -31,9 +31,10 @@ __all__ = [
 
 POOL_SIZE = 32
 """Number of distinct streams of a priority that torch hands out on a device."""
-SIDE_PRIORITY, CAPTURE_PRIORITY = -1, -2
+SIDE_PRIORITIES, CAPTURE_PRIORITY = (-1, -2, -2), -3
 """Priorities of the branches of a captured step, and of the sequence that they leave. Kernels keep the priority of
-the stream that they are captured from: where both fit only in part, the sequence goes first. Others have priority 0."""
+the stream that they are captured from: where not all fit, the sequence goes first. The first branch, of weights and
+their gradients, can wait longest. Work that is not captured has priority 0."""
 
 
 class StreamLease:
@@ -110,12 +111,12 @@ def lease_stream(device: torch.device | None = None, *, priority: int = 0) -> St
     return _pools[index].lease(priority)
 
 
-def lease_side_streams(count: int) -> list[StreamLease]:
+def lease_side_streams() -> list[StreamLease]:
     """Streams for branches of a captured step, as many as are free: without them it is a sequence."""
     leases: list[StreamLease] = []
     with suppress(TrainingError):
-        for _ in range(count):
-            leases.append(lease_stream(priority=SIDE_PRIORITY))
+        for priority in SIDE_PRIORITIES:
+            leases.append(lease_stream(priority=priority))
     return leases
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,12 +15,16 @@ from graphcaps.errors import ArgumentError, UsageError
 from graphcaps.models.lookup import is_classical
 from graphcaps.ops._triton.precision import Precision, use_precision
 
+if TYPE_CHECKING:
+    from graphcaps.inference.fitted_model import FittedModel
+
 __all__ = [
     "SINGLE_THREAD_ROWS",
     "available_cores",
     "choose_device",
     "limit_threads",
     "matmul_precision",
+    "on_device",
     "total_memory",
     "use_threads",
 ]
@@ -57,6 +62,17 @@ def choose_device(
     if name == "cuda" and not has_gpu:
         raise UsageError("No CUDA device is available; use device='cpu' or 'auto'.")
     return torch.device("cuda" if name != "cpu" and has_gpu else "cpu")
+
+
+@contextmanager
+def on_device(fitted: FittedModel, device: torch.device) -> Iterator[None]:
+    """Moves a model to a device inside the block, and back to its own afterwards."""
+    own = fitted.device
+    try:
+        fitted.to(device)
+        yield
+    finally:
+        fitted.to(own)
 
 
 def total_memory(device: torch.device) -> int | None:

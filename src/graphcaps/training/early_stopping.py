@@ -1,7 +1,8 @@
 """Early stopping: which epoch of a training is kept, and when further epochs are not worth their time.
 
 Both rules are applied to each replica by itself: its best epoch and the epoch after which it stops do not depend on
-the replicas that are trained with it.
+the replicas that are trained with it. They count epochs of at least ten steps: with fewer training graphs, several
+epochs count as one (:func:`epoch_scale`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps.config import TrainConfig
 from graphcaps.errors import ArgumentError
 from graphcaps.metrics import METRIC_TITLES, SelectionMetric, check_selection_metric
 from graphcaps.training.loop import Callback, TrainingLoop
 from graphcaps.training.replica_trainer import EpochEnd
+from graphcaps.training.replicas import Replica
 from graphcaps.training.step import TrainingError
 
 __all__ = [
@@ -26,13 +29,25 @@ __all__ = [
     "PatienceTracker",
     "check_metric",
     "check_patience",
+    "epoch_scale",
     "trailing_criterion",
 ]
 
 WINDOW = 21
 """Number of epochs over which the validation loss, or metric, is averaged before epochs are compared."""
+MIN_STEPS = 10
+"""Steps that an epoch has if it counts by itself. A model of thirty graphs, with two steps per epoch, learns nothing in
+the first hundred epochs, while its loss moves away from that of its initial weights and back."""
 MIN_DELTA = 0.0005
 """Smallest decrease of the criterion that resets the patience; without it a training on a solved task never stops."""
+
+
+def epoch_scale(replicas: Sequence[Replica], config: TrainConfig) -> np.ndarray:
+    """How many epochs of each replica have as many steps as one epoch of :data:`MIN_STEPS`, at least 1, ``[F]``."""
+    steps = [
+        config.batches_per_epoch or -(-replica.train.numel() // config.batch_size) for replica in replicas
+    ]
+    return np.array([max(1.0, MIN_STEPS / max(count, 1)) for count in steps])
 
 
 def trailing_criterion(history: Sequence[EpochEnd], window: int) -> np.ndarray:
@@ -101,7 +116,7 @@ class PatienceTracker:
         self.lowest = np.where(improved, criterion, self.lowest)
         self.since = np.where(improved, epoch, self.since)
 
-    def exhausted(self, epoch: int, patience: int) -> np.ndarray:
+    def exhausted(self, epoch: int, patience: int | np.ndarray) -> np.ndarray:
         """Whether ``patience`` epochs have passed without an improvement, ``[F]``; never before the first loss."""
         exhausted: np.ndarray = (epoch - self.since >= patience) & np.isfinite(self.lowest)
         return exhausted
@@ -116,14 +131,21 @@ class EarlyStopping(Callback):
 
     Args:
         patience (int): Number of epochs without an improvement.
-        num_replicas (int): Number of replicas F. (default: 1)
+        scale (ndarray): Result of :func:`epoch_scale`, which window and patience are multiplied by.
     """
 
     name = "stopping"
 
-    def __init__(self, patience: int, num_replicas: int = 1) -> None:
-        self.patience = patience
-        self._progress = PatienceTracker(num_replicas)
+    def __init__(self, patience: int, scale: np.ndarray) -> None:
+        self.patience, self.first = np.ceil(patience * scale), np.ceil(WINDOW * scale)
+        self._progress = PatienceTracker(len(scale))
+        self._is_scaled, self._unscaled = bool(scale[0] > 1), patience
+
+    @property
+    def rule(self) -> str:
+        """Description of the rule, with the number of epochs of the first replica."""
+        short = f", {self._unscaled} epochs of {MIN_STEPS} steps" if self._is_scaled else ""
+        return f"no progress above {MIN_DELTA} in {self.patience[0]:.0f} epochs{short}"
 
     def on_epoch_end(self, loop: TrainingLoop, event: EpochEnd) -> None:
         self._update(loop, loop.history)
@@ -135,9 +157,10 @@ class EarlyStopping(Callback):
 
     def _update(self, loop: TrainingLoop, history: Sequence[EpochEnd]) -> None:
         epoch = history[-1].epoch
-        if not history[-1].criterion or epoch < min(WINDOW, loop.trainer.config.epochs):
+        counts = epoch >= np.minimum(self.first, loop.trainer.config.epochs)
+        if not history[-1].criterion or not counts.any():
             return
-        self._progress.update(epoch, trailing_criterion(history, WINDOW))
+        self._progress.update(epoch, np.where(counts, trailing_criterion(history, WINDOW), np.inf))
         stops = self._progress.exhausted(epoch, self.patience) & (loop.stopped == 0)
         loop.stopped[stops] = epoch
 
@@ -147,17 +170,17 @@ class BestWeights(Callback):
 
     With a validation set this is the epoch with the lowest :func:`trailing_criterion`, the earliest of equals. The mean
     over :data:`WINDOW` epochs reduces noise; a centred mean would need later epochs. Epochs before the first full
-    window are not considered, since an untrained model can have a low loss by chance. A training that is not longer
-    than the window keeps its last epoch, and so does a training without a validation set. Epochs after a replica has
-    stopped do not count.
+    window, or as many times later as ``scale`` says, are not considered, since an untrained model can have a low loss
+    by chance. A training that is not longer keeps its last epoch, and so does a training without a validation set.
+    Epochs after a replica has stopped do not count.
 
-    Weights are copied where they are (:meth:`graphcaps.training.trainer.ReplicaTrainer.keep`), and only those of
-    replicas whose epoch is the best so far. Without a validation set nothing is copied.
+    Weights are copied where they are (:meth:`~graphcaps.training.replica_trainer.ReplicaTrainer.keep`), and only those
+    of replicas whose epoch is the best so far. Without a validation set nothing is copied.
 
     Args:
         has_validation (bool): Whether there is a validation set.
         epochs (int): Number of epochs of the training.
-        num_replicas (int): Number of replicas F. (default: 1)
+        scale (ndarray): Result of :func:`epoch_scale`.
         metric (str): Metric of the validation set that selects the epoch, for :attr:`rule`. (default: "loss")
 
     Attributes:
@@ -168,19 +191,22 @@ class BestWeights(Callback):
     name = "best"
 
     def __init__(
-        self, has_validation: bool, epochs: int, num_replicas: int = 1, metric: SelectionMetric = "loss"
+        self, has_validation: bool, epochs: int, scale: np.ndarray, metric: SelectionMetric = "loss"
     ) -> None:
-        self.has_validation, self.first, self.metric = has_validation, min(WINDOW, epochs), metric
-        self.best_epochs = np.zeros(num_replicas, dtype=np.int64)
-        self.criteria = np.full(num_replicas, np.inf)
+        self.has_validation, self.epochs, self.metric = has_validation, epochs, metric
+        self.first = np.ceil(WINDOW * scale).astype(np.int64)
+        self.best_epochs = np.zeros(len(scale), dtype=np.int64)
+        self.criteria = np.full(len(scale), np.inf)
 
     @property
     def rule(self) -> str:
         """Description of the rule by which the epoch is chosen."""
         if not self.has_validation:
             return "the last epoch"
-        if self.first < WINDOW:
-            return f"the last epoch, since {WINDOW} are needed for a choice"
+        if (self.first > self.epochs).all():
+            needed = int(self.first.min())
+            few = " with so few training graphs" if needed > WINDOW else ""
+            return f"the last epoch, since {needed} are needed for a choice{few}"
         best = "lowest" if self.metric == "loss" else "highest"
         return f"{best} validation {METRIC_TITLES[self.metric]}, mean of the last {WINDOW} epochs"
 
@@ -225,10 +251,8 @@ class BestWeights(Callback):
         epoch = history[-1].epoch
         better = loop.is_training(epoch)
         if self.has_validation:
-            if epoch < self.first:
-                return np.zeros_like(better)
             criterion = trailing_criterion(history, WINDOW)
-            better &= criterion < self.criteria
+            better &= (criterion < self.criteria) & (epoch >= np.minimum(self.first, self.epochs))
             self.criteria = np.where(better, criterion, self.criteria)
         self.best_epochs = np.where(better, epoch, self.best_epochs)
         return better

@@ -27,12 +27,13 @@ from graphcaps.training.checkpoint import check_state, load_checkpoint, write_ch
 from graphcaps.training.checkpoint_writer import CheckpointWriter
 from graphcaps.training.classical_training import ClassicalTraining
 from graphcaps.training.companion_training import OutOfFold
+from graphcaps.training.device import on_device
 from graphcaps.training.early_stopping import (
-    MIN_DELTA,
     BestWeights,
     EarlyStopping,
     check_metric,
     check_patience,
+    epoch_scale,
 )
 from graphcaps.training.graph_shards import check_layers, divide_graphs
 from graphcaps.training.loop import (
@@ -44,7 +45,7 @@ from graphcaps.training.loop import (
     notify_result,
 )
 from graphcaps.training.memory import explain_out_of_memory
-from graphcaps.training.multiprocess import make_trainer
+from graphcaps.training.multiprocess import TrainerFactory, make_trainer
 from graphcaps.training.ranks import Ranks
 from graphcaps.training.replica_trainer import EpochEnd
 from graphcaps.training.replicas import replica_model
@@ -70,7 +71,7 @@ class FinalTraining(SingleTraining):
             last epoch is kept. Or the indices of the validation graphs. (default: 0.1)
         device (str): ``"cpu"``, ``"cuda"`` or ``"auto"``. (default: "auto")
         patience (int, optional): Stop after this many epochs without a decrease of the validation loss, or an increase
-            of ``metric``, by 0.0005. (default: never)
+            of ``metric``, by 0.0005; epochs of fewer than ten steps count in part. (default: never)
         metric (str): Metric of the validation set that selects the epoch: ``"loss"``, ``"accuracy"``,
             ``"balanced-accuracy"``, ``"roc-auc"``, ``"pr-auc"`` or ``"mcc"``. (default: "loss")
         class_weight (Tensor, optional): Weight of each class in the losses, ``[O]``. (default: 1 each)
@@ -179,31 +180,28 @@ class FinalTraining(SingleTraining):
             # Inner trainings are evaluated after the last epoch, as members are.
             inner = [replace(replica, test=replica.test[:0]) for replica in self.stacking]
             replicas = [*self.replicas, *inner]
-            self.trainer = make_trainer(
-                inputs.factory,
-                inputs.store,
-                inputs.x,
-                replicas,
-                config.training,
-                self.device,
+            build = TrainerFactory(
+                *(inputs.factory, inputs.store, inputs.x, config.training, self.device),
                 variants=initial,
                 class_weight=class_weight,
                 sample_weight=self.sample_weight,
                 metric=self.metric,
                 shard=self.shard,
             )
+            self.trainer = make_trainer(build, replicas)
             if isinstance(self.trainer, Trainer) and ranks is not None:
                 check_layers(self.trainer.model)
         has_validation = self.holdout.validation.numel() > 0
-        F = len(replicas)
-        self.best = BestWeights(has_validation, config.training.epochs, F, metric=self.metric)
-        self._selection: list[Callback] = [] if patience is None else [EarlyStopping(patience, F)]
+        scale = epoch_scale(replicas, config.training)
+        self.best = BestWeights(has_validation, config.training.epochs, scale, metric=self.metric)
+        self._stopping = None if patience is None else EarlyStopping(patience, scale)
+        self._selection: list[Callback] = [] if self._stopping is None else [self._stopping]
         self._selection.append(self.best)
         self._writer: CheckpointWriter | None = None
         options = {"seed": seed, "patience": patience, "train_graphs": self.holdout.train.numel()}
         kind = "member" if restarts == 1 else "restart"
         options |= {f"{kind}s": members} if members > 1 else {}
-        named = tuple(f"{kind}{number}" for number in range(1, members + 1)) if F > 1 else ("",)
+        named = tuple(f"{kind}{number}" for number in range(1, members + 1)) if len(replicas) > 1 else ("",)
         named += tuple(f"out-of-fold{number}" for number in range(1, len(inner) + 1))
         info = RunInfo(
             f"{store.name}-{config.model}", self.run_digest, hyperparameters(config, **options), named
@@ -318,11 +316,8 @@ class FinalTraining(SingleTraining):
         seeds, epochs = tuple(replica.seed for replica in self.replicas), tuple(self._best_epochs)
         first, *others = models
         every = FittedModel(first, self.config, self.recipe, self.source.class_names, others=tuple(others))
-        try:
-            graphs = self.source[self.holdout.validation].with_nodes()
-            losses = every.to(self.device).scorer.block_losses(graphs)
-        finally:
-            every.to("cpu")
+        with on_device(every, self.device):
+            losses = every.scorer.block_losses(self.source[self.holdout.validation].with_nodes())
         if losses:
             return Restarts.by_block_loss(seeds, epochs, tuple(losses))
         criteria = tuple(float(value) for value in self.best.criteria[: len(models)])
@@ -335,9 +330,9 @@ class FinalTraining(SingleTraining):
         rows = []
         for model, replica in zip(models, self.stacking, strict=True):
             inner = FittedModel(model, self.config, self.recipe, self.source.class_names)
-            graphs = self.source[replica.test]
-            checked = replace(inner.check(graphs), truncated={})  # the notes of the training say it
-            rows.append(inner.to(self.device).predict_proba(checked))
+            checked = inner.check(self.source[replica.test]).without_warnings()
+            with on_device(inner, self.device):
+                rows.append(inner.predict_proba(checked))
         return OutOfFold(self.stacking, np.concatenate(rows))
 
     def close(self) -> None:
@@ -380,13 +375,13 @@ class FinalTraining(SingleTraining):
             return self.history
         # Other restarts may have been trained for longer: the model is that of a training of its seed alone.
         kept = self._restarts.kept
-        return [event.only(kept) for event in self.history[: int(self.loop.epochs_run[kept])]]
+        return [event.pick([kept]) for event in self.history[: int(self.loop.epochs_run[kept])]]
 
     @property
     def _rule(self) -> str:
-        if len(self._kept_history) >= self.config.training.epochs:
+        if self._stopping is None or len(self._kept_history) >= self.config.training.epochs:
             return self.best.rule
-        return f"{self.best.rule}; stopped: no progress above {MIN_DELTA} in {self.patience} epochs"
+        return f"{self.best.rule}; stopped: {self._stopping.rule}"
 
 
 def make_training(

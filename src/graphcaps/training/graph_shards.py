@@ -186,7 +186,6 @@ class ShardRunner:
         """Runs all steps of an epoch."""
         for number in range(len(schedule.num_rows)):
             self._step(schedule.graphs(number))
-            self.step.adam.zero_grad()
 
     def _step(self, graphs: Tensor) -> None:
         """Trains on a batch of all ranks, ``[F, B]``."""

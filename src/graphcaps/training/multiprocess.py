@@ -10,7 +10,6 @@ CUDA is initialised or autograd has started its device threads. New processes ar
 from __future__ import annotations
 
 import contextlib
-import math
 import multiprocessing
 import os
 import pickle
@@ -20,7 +19,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from multiprocessing.connection import Connection
 from typing import Any, Literal
@@ -85,6 +84,14 @@ class TrainerFactory:
     settings: Mapping[str, ReplicaSettings] | None = None
     shard: GraphShard | None = None
 
+    def compacted(self) -> TrainerFactory:
+        """The same with compact features, where they are on the device: once, before there are several processes."""
+        if not isinstance(self.x, Tensor) or self.shard is not None:
+            return self
+        if not self.store.device == self.x.device == self.device:
+            return self
+        return replace(self, x=compact_features(self.x, self.store))
+
     def __call__(self, replicas: list[Replica]) -> Trainer:
         factory, variants, replica_configs = self.factory, self.variants, None
         if self.settings is not None:
@@ -139,17 +146,7 @@ class ProcessPoolTrainer:
         began = time.perf_counter()
         events: list[EpochEnd] = self._call_all(("run_epoch", ()))
         self.epoch = events[0].epoch
-        metrics = {
-            entry.name: self._concatenate([getattr(event, entry.name) for event in events])
-            for entry in fields(EpochEnd)
-            if entry.name not in ("epoch", "epochs", "seconds", "loss_terms")
-        }
-        terms = {
-            name: self._concatenate([event.loss_terms[name] for event in events])
-            for name in events[0].loss_terms
-        }
-        seconds = time.perf_counter() - began
-        return EpochEnd(self.epoch, self.config.epochs, seconds, **metrics, loss_terms=terms)
+        return EpochEnd.join(events, time.perf_counter() - began)
 
     def scores(self) -> list[Tensor]:
         """As :meth:`Trainer.scores`, copied from the workers."""
@@ -224,15 +221,6 @@ class ProcessPoolTrainer:
         theirs.close()
         self._workers.append((worker, ours))
 
-    def _concatenate(self, shards: list[list[float]]) -> list[float]:
-        """One metric of all replicas; NaN for the replicas of a shard that lacks it, where another shard has it."""
-        if not any(shards):
-            return []
-        sizes = map(len, self.shards)
-        return [
-            value for shard, size in zip(shards, sizes, strict=True) for value in shard or [math.nan] * size
-        ]
-
     def _call_all(self, *calls: Any) -> list[Any]:
         """Sends every worker its call (or all of them the same) and collects the answers.
 
@@ -254,60 +242,15 @@ class ProcessPoolTrainer:
         return answers
 
 
-def make_trainer(
-    factory: ModelFactory,
-    store: GraphStore,
-    x: Tensor,
-    replicas: list[Replica],
-    config: TrainConfig,
-    device: torch.device,
-    variants: Mapping[str, ModelFactory] | None = None,
-    class_weight: Tensor | Literal["balanced"] | None = None,
-    sample_weight: Tensor | None = None,
-    metric: SelectionMetric = "loss",
-    keep_scores: bool = False,
-    settings: Mapping[str, ReplicaSettings] | None = None,
-    shard: GraphShard | None = None,
-) -> Trainer | ProcessPoolTrainer:
+def make_trainer(build: TrainerFactory, replicas: list[Replica]) -> Trainer | ProcessPoolTrainer:
     """A trainer of these replicas: one process, or several on a CPU with several threads.
 
     Args:
-        factory (callable): Builds a model with the given leading axes.
-        store (GraphStore): All graphs, with labels.
-        x (Tensor): Features of all nodes, ``[N, in]``.
+        build (TrainerFactory): Builds the trainer of some of them; each rank is one process.
         replicas (list): Replicas to train.
-        config (TrainConfig): Hyper-parameters of the training.
-        device (device): Device to train on.
-        variants (dict, optional): Factories of the initial weights, as in :func:`stack_replicas`.
-        class_weight (Tensor or str, optional): Weight of each class in the losses, ``[O]``, or ``"balanced"``, as in
-            :class:`Trainer`.
-        sample_weight (Tensor, optional): Weight of each graph in the losses, ``[G]``.
-        metric (str): Metric of the validation set that selects the epoch. (default: "loss")
-        keep_scores (bool): Keep class scores of validation and test graphs, for ``scores()``. (default: ``False``)
-        settings (dict, optional): Model and training of each variant of the replicas, as in :class:`TrainerFactory`.
-        shard (GraphShard, optional): The graphs of ``store`` among those of all ranks; each rank is one process.
-            (default: one process has all graphs)
     """
-    features: Tensor | FeatureTable = x
-    if store.device == x.device == device and shard is None:  # once, before there are several processes
-        features = compact_features(x, store)
-    build = TrainerFactory(
-        *(
-            factory,
-            store,
-            features,
-            config,
-            device,
-            variants,
-            class_weight,
-            sample_weight,
-            metric,
-            keep_scores,
-            settings,
-            shard,
-        )
-    )
-    is_divided = device.type == "cpu" and shard is None
+    build = build.compacted()
+    is_divided = build.device.type == "cpu" and build.shard is None
     workers = min(MAX_WORKERS, torch.get_num_threads(), len(replicas)) if is_divided else 1
     if workers == 1 or sys.platform != "linux":  # forks are safe on Linux only
         return build(replicas)
@@ -316,7 +259,7 @@ def make_trainer(
         return build(replicas)
     bounds = [len(replicas) * worker // workers for worker in range(workers + 1)]
     shards = [replicas[first:end] for first, end in pairwise(bounds)]
-    return ProcessPoolTrainer(build, shards, config, start_method)
+    return ProcessPoolTrainer(build, shards, build.config, start_method)
 
 
 def _start_method() -> StartMethod:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import torch
@@ -79,63 +80,39 @@ class ReplicaAdam:
         self.steps += 1 if active is None else active  # a conversion would be a kernel of its own
 
     @torch.no_grad()
-    def step(
-        self, rate: float | Tensor | None = None, active: Tensor | None = None, *, counted: bool = False
-    ) -> None:
-        """Updates all parameters that have a gradient.
+    def step(self, active: Tensor | None = None, *, counted: bool = False) -> None:
+        """Updates all parameters that have a gradient, at the rate of the last :meth:`set_rate`.
 
         Args:
-            rate (float or Tensor, optional): Learning rate. (default: that of the last :meth:`set_rate`)
             active (Tensor, optional): True at replicas that have a batch, ``[F]``. (default: all)
             counted (bool): Whether :meth:`count_step` has counted this step. (default: False)
         """
-        if rate is not None:
-            self.set_rate(rate)
         present = [k for k, p in enumerate(self.parameters) if p.grad is not None]
-        if not self._on_device:
-            if isinstance(self.weight_decay, Tensor):
-                self._step_each_on_cpu(present, active)
-            else:
-                self._step_on_cpu(present, active)
-        else:
+        if self._on_device:
             self._step_on_device(present, active, counted)
+        else:
+            self._step_on_cpu(present, active)
 
     @property
     def _on_device(self) -> bool:
         return self.steps.device.type != "cpu" or supports("adam_update", *self.parameters)
 
     def _step_on_cpu(self, present: list[int], active: Tensor | None) -> None:
-        """torch's fused update: of whole parameters if all replicas have taken the same number of steps, and
-        otherwise of the rows of each active replica."""
-        assert not isinstance(self.weight_decay, Tensor)
-        uniform = active is None and (len(self.steps) == 1 or bool((self.steps == self.steps[0]).all()))
-        columns = self._tensors(present)
-        rows: tuple[list[Tensor], ...]
-        if uniform:  # few operations, which dominate the step of a small model
-            rows = (*columns, [torch.tensor(self.steps[0].item() + 1)] * len(present))
-        else:
-            active_replicas = range(len(self.steps)) if active is None else active.nonzero()[:, 0].tolist()
-            pairs = [(k, f) for k in range(len(present)) for f in active_replicas]
-            parts = [[column[k][f] for k, f in pairs] for column in columns]
-            rows = (*parts, [(self.steps[f] + 1).float() for _, f in pairs])
-        adam_update_fused_cpu_(
-            rows[0], rows[1], rows[2], rows[3], rows[4], float(self.rate),
-            betas=self.betas, epsilon=self.epsilon, weight_decay=self.weight_decay,
-        )  # fmt: skip
-        self.steps += 1 if active is None else active.to(self.steps.dtype)
-
-    def _step_each_on_cpu(self, present: list[int], active: Tensor | None) -> None:
-        """torch's fused update of consecutive active replicas with the same numbers and as many steps."""
-        assert isinstance(self.weight_decay, Tensor)
-        moves = [True] * len(self.steps) if active is None else active.tolist()
-        columns = self._tensors(present)
-        numbers = zip(moves, self.rate.tolist(), self.weight_decay.tolist(), self.steps.tolist(), strict=True)
+        """torch's fused update of consecutive active replicas with the same numbers and as many steps; usually these
+        are all replicas."""
+        F = len(self.steps)
+        moves = [True] * F if active is None else active.tolist()
+        decays = self.weight_decay
+        each = decays.tolist() if isinstance(decays, Tensor) else [decays] * F
+        numbers = zip(moves, self.rate.expand(F).tolist(), each, self.steps.tolist(), strict=True)
+        columns: Sequence[list[Tensor]] = self._tensors(present)
         first = 0
         for (is_active, rate, decay, steps), run in groupby(numbers):
             end = first + len(list(run))
             if is_active:
-                rows = [[tensor[first:end] for tensor in column] for column in columns]
-                counts = [torch.tensor(steps + 1.0)] * len(rows[0])
+                whole = end - first == F  # indexing takes longer than the update of a small model
+                rows = columns if whole else [[tensor[first:end] for tensor in column] for column in columns]
+                counts = [torch.tensor(steps + 1.0)] * len(present)
                 adam_update_fused_cpu_(
                     rows[0], rows[1], rows[2], rows[3], counts, rate,
                     betas=self.betas, epsilon=self.epsilon, weight_decay=decay,
@@ -146,6 +123,8 @@ class ReplicaAdam:
     def _step_on_device(self, present: list[int], active: Tensor | None, counted: bool = False) -> None:
         if not counted:
             self._count(active)
+        if not present:  # all gradients were early
+            return
         parameters, grads, first, second = self._tensors(present)
         adam_update_(
             parameters, grads, first, second, self.steps, self.rate, active,

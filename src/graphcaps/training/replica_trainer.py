@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,7 +13,17 @@ from graphcaps.config import TrainConfig
 from graphcaps.nn.capsule_use import CapsuleUse
 from graphcaps.training.replicas import Replica
 
-__all__ = ["EpochEnd", "ReplicaTrainer", "strip_prefix"]
+__all__ = ["METRICS", "EpochEnd", "ReplicaTrainer", "strip_prefix"]
+
+METRICS = (
+    "train_loss",
+    "train_accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "test_accuracy",
+    "validation_metric",
+)
+"""Metrics of an epoch, with one number per replica."""
 
 
 @dataclass(frozen=True)
@@ -49,37 +60,55 @@ class EpochEnd:
         """What selects the epoch, the lower the better: one minus the metric, or the validation loss."""
         return [1 - value for value in self.validation_metric] or self.validation_loss
 
+    @property
+    def metrics(self) -> dict[str, list[float]]:
+        """What is measured of every replica, by the names in :data:`METRICS`."""
+        return {name: getattr(self, name) for name in METRICS}
+
     def first(self, count: int) -> EpochEnd:
         """The metrics of the first ``count`` replicas."""
-        return self if len(self.train_loss) <= count else self._select(slice(count))
+        return self if len(self.train_loss) <= count else self.pick(range(count))
 
-    def only(self, replica: int) -> EpochEnd:
-        """The metrics of one replica."""
-        return self._select(slice(replica, replica + 1))
+    def pick(self, replicas: Sequence[int]) -> EpochEnd:
+        """The metrics of some replicas."""
 
-    def _select(self, rows: slice) -> EpochEnd:
-        return EpochEnd(
-            epoch=self.epoch,
-            epochs=self.epochs,
-            seconds=self.seconds,
-            train_loss=self.train_loss[rows],
-            train_accuracy=self.train_accuracy[rows],
-            validation_loss=self.validation_loss[rows],
-            validation_accuracy=self.validation_accuracy[rows],
-            test_accuracy=self.test_accuracy[rows],
-            validation_metric=self.validation_metric[rows],
-            loss_terms={name: values[rows] for name, values in self.loss_terms.items()},
-        )
+        def pick(values: list[float]) -> list[float]:
+            return [values[f] for f in replicas] if values else []
+
+        metrics = {name: pick(values) for name, values in self.metrics.items()}
+        terms = {name: pick(values) for name, values in self.loss_terms.items()}
+        return EpochEnd(self.epoch, self.epochs, self.seconds, **metrics, loss_terms=terms)
+
+    @classmethod
+    def join(cls, events: Sequence[EpochEnd], seconds: float | None = None) -> EpochEnd:
+        """The same epoch of other replicas each, as that of all replicas in this order.
+
+        A metric that some of them lack is not a number for their replicas.
+
+        Args:
+            events (list): At least one; all have the same terms of the loss.
+            seconds (float, optional): Duration of the epoch. (default: the sum of theirs)
+        """
+
+        def join(columns: Sequence[list[float]]) -> list[float]:
+            if not any(columns):
+                return []
+            sizes = [len(event.train_loss) for event in events]
+            return [
+                value
+                for column, size in zip(columns, sizes, strict=True)
+                for value in column or [math.nan] * size
+            ]
+
+        seconds = sum(event.seconds for event in events) if seconds is None else seconds
+        metrics = {name: join([event.metrics[name] for event in events]) for name in METRICS}
+        terms = {name: join([event.loss_terms[name] for event in events]) for name in events[0].loss_terms}
+        return cls(events[0].epoch, events[0].epochs, seconds, **metrics, loss_terms=terms)
 
     def means(self) -> dict[str, float]:
-        """Losses, accuracies and metric by name, as means over the replicas, without those that were not measured."""
-        columns = {
-            "train_loss": self.train_loss,
-            "train_accuracy": self.train_accuracy,
-            "validation_loss": self.validation_loss,
-            "validation_accuracy": self.validation_accuracy,
-            "validation_metric": self.validation_metric,
-        }
+        """Losses, accuracies and metric by name, as means over the replicas, without those that were not measured and
+        that of the test set."""
+        columns = {name: values for name, values in self.metrics.items() if name != "test_accuracy"}
         return {name: sum(values) / len(values) for name, values in columns.items() if values}
 
 

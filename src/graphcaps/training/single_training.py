@@ -39,7 +39,7 @@ from graphcaps.training.calibration import calibrate_model
 from graphcaps.training.companion_training import OutOfFold, add_companions
 from graphcaps.training.companion_weights import companion_configs, describe_companion, stacking_folds
 from graphcaps.training.data_notes import describe_reading
-from graphcaps.training.device import choose_device
+from graphcaps.training.device import choose_device, on_device
 from graphcaps.training.fingerprint import data_digest, run_fingerprint, weights_digest
 from graphcaps.training.holdout import check_labels, evaluate_test_set, split_holdout
 from graphcaps.training.ranks import Ranks
@@ -412,26 +412,21 @@ class SingleTraining(ABC):
         That of the epoch (:class:`EpochEnd`) is measured with dropout while weights change, and may be much lower.
         """
         correct = 0
-        for block in self.holdout.train.split(_BLOCK):
-            graphs = self.source[block]
-            assert graphs.y is not None
-            try:
-                checked = replace(fitted.check(graphs), truncated={})  # the notes of the training say it
-                scores = fitted.to(self.device).member_scores(checked)
-            finally:
-                fitted.to("cpu")
-            p = fitted.to_probabilities(scores, graphs.empty_graphs)
-            correct += int(((p.argmax(-1) == graphs.y.cpu().numpy()) & np.isfinite(p).all(-1)).sum())
+        with on_device(fitted, self.device):
+            for block in self.holdout.train.split(_BLOCK):
+                graphs = self.source[block]
+                assert graphs.y is not None
+                scores = fitted.member_scores(fitted.check(graphs).without_warnings())
+                p = fitted.to_probabilities(scores, graphs.empty_graphs)
+                correct += int(((p.argmax(-1) == graphs.y.cpu().numpy()) & np.isfinite(p).all(-1)).sum())
         return correct / self.holdout.train.numel()
 
     def _fit_mean_coefficients(self, fitted: FittedModel) -> None:
         """Sets the mean routing coefficients of each member, of a forward pass over at most 10,000 training graphs."""
-        try:
-            some = spread_sample(self.holdout.train, _GRAPHS_OF_MEANS)
-            blocks = (self.source[block].with_nodes() for block in some.split(_BLOCK))
-            means = fitted.to(self.device).scorer.mean_coefficients(blocks)
-        finally:
-            fitted.to("cpu")
+        some = spread_sample(self.holdout.train, _GRAPHS_OF_MEANS)
+        blocks = (self.source[block].with_nodes() for block in some.split(_BLOCK))
+        with on_device(fitted, self.device):
+            means = fitted.scorer.mean_coefficients(blocks)
         for member, found in zip(fitted.members, means, strict=False):  # a model without capsules has none
             if isinstance(member, GraphModel):
                 member.mean_coefficients = found
@@ -440,7 +435,8 @@ class SingleTraining(ABC):
         """Capsules in use over at most 1,000 validation graphs, or training graphs without those; {} if it has none."""
         graphs = self.holdout.validation if self.holdout.validation.numel() else self.holdout.train
         graphs = spread_sample(graphs, _GRAPHS_OF_USE)
-        use = fitted.scorer.capsule_use(self.source[graphs].with_nodes())
+        with on_device(fitted, self.device):
+            use = fitted.scorer.capsule_use(self.source[graphs].with_nodes())
         return {} if use is None else {"capsule_use": asdict(use)}
 
     def _split_hashes(self, recipe: FeatureRecipe) -> SplitHashes:

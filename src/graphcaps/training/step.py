@@ -72,13 +72,19 @@ class TrainingStep:
             if self.reduce is None:
                 self.metrics.add(terms, loss.class_scores, batch.y)
         self.adam.zero_grad()
+
+        def update() -> None:
+            metrics.join()
+            self.adam.step(active=active, counted=counted)
+            self.adam.zero_grad()  # they would occupy memory that the next step can use
+
+        # A step that is counted may have several updates. Ranks update when they have summed all gradients.
         with profiled("backward"):
-            loss.backward()
+            loss.backward(update if counted and self.reduce is None else None)
         if self.reduce is not None:
             self.metrics.add(self.reduce(self.adam.parameters, terms), loss.class_scores, batch.y)
-        metrics.join()
         with profiled("update"):
-            self.adam.step(active=active, counted=counted)
+            update()
 
 
 class EagerRunner:
@@ -115,7 +121,6 @@ class EagerRunner:
                 self.step(
                     batch, active, None if self.weights is None else batch_weights(self.weights, graphs)
                 )
-                self.step.adam.zero_grad()
 
     def _batches(self, steps: list[Tensor]) -> Iterator[GraphBatch]:
         """The batch of each step."""

@@ -115,6 +115,14 @@ def test_selected_graphs_are_neither_refused_nor_warned_about():
     assert checked.require().sizes.tolist() == [1, 2]
 
 
+def test_without_warnings_graphs_are_refused_but_not_warned_about():
+    checked = check_graphs(replace(SEEN, node_labels=SEEN.node_labels + 9), RECIPE, unseen="ignore")
+    checked = replace(checked, others={0: "element Si on 1 atom"}, truncated={1: "it has 9 nodes"})
+    assert checked.without_warnings().require() is checked.store
+    with pytest.raises(ArgumentError, match=r"graph 2 of .*: too large"):
+        replace(checked, errors={2: "too large"}).without_warnings().require()
+
+
 # ---------------------------------------------------------------------- names of attributes
 NAMED = replace(
     SEEN,

@@ -17,12 +17,14 @@ from graphcaps.errors import ArgumentError
 from graphcaps.ops._triton import dispatch
 from graphcaps.ops._triton.dispatch import (
     TRITON_FORMS,
+    TritonForm,
     kernels_available,
     select,
     supports,
     use_kernels,
     uses_reference,
 )
+from graphcaps.ops.batch_shard import BatchShard, use_shard
 
 OPS = Path(graphcaps.ops.__file__).parent
 TREES = {
@@ -67,6 +69,11 @@ def test_an_entry_names_an_exported_function_and_states_its_condition(operation:
     functions = [node.name for node in TRITON[form.module].body if isinstance(node, ast.FunctionDef)]
     assert form.function in functions
     assert form.condition.__doc__
+
+
+def test_an_entry_says_whether_it_needs_a_whole_batch() -> None:
+    with pytest.raises(TypeError, match="whole_batch"):
+        TritonForm("lengths.lengths_triton", "lengths")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("module", sorted(TRITON))
@@ -171,3 +178,15 @@ def test_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
             assert supports("normalised_hop", *hop, weight, training=training) == training
         assert not supports("normalised_hop", *hop, weight.double(), training=True)
         assert not supports("normalised_hop", *hop, weight.requires_grad_(), training=True)
+
+
+def test_a_form_that_needs_a_whole_batch_does_not_run_on_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "triton_installed", lambda: True)
+    x = torch.ones(2, 3)
+    shard = BatchShard(*torch.zeros(4, 2), num_ranks=2, total=torch.clone)
+    with use_kernels("always"):
+        assert supports("margin_loss", x, None, None)
+        with use_shard(shard):
+            assert not supports("margin_loss", x, None, None)
+            assert select("margin_loss", _torch_form, x, None, None) is _torch_form
+            assert supports("dense_hop", x, torch.ones(2, 2))

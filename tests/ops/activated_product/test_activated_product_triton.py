@@ -110,6 +110,35 @@ def test_values_gradients_and_running_averages(
         assert_equal(getattr(norm, name).cpu().double(), getattr(reference, name), name, tolerance)
 
 
+@pytest.mark.parametrize("gated", [False, True], ids=["relu", "gated"])
+def test_without_a_residual_padding_is_zero(gated: bool, kernel_device: str) -> None:
+    torch.manual_seed(0)
+    norm, reference = random_norm(8, ()).to(kernel_device), random_norm(8, ()).double()
+    x, matrix, mask = torch.randn(40, 6) + 0.5, torch.randn(6, 8), torch.rand(40) < 0.8
+    exact, leaf = x.double().requires_grad_(), x.clone().to(kernel_device).requires_grad_()
+    clear = _away_from_kinks(reference, exact @ matrix.double(), mask, gated)
+    expected = reference.activate_product((exact,), matrix.double(), mask, gated=gated)
+    with use_kernels("always"):
+        actual = norm.activate_product((leaf,), matrix.to(kernel_device), mask.to(kernel_device), gated=gated)
+    expected.backward(clear.double())
+    actual.backward(clear.float().to(kernel_device))
+    assert_equal(actual.detach().cpu().double(), expected.detach(), "result", TOLERANCE)
+    assert leaf.grad is not None
+    assert exact.grad is not None
+    assert_equal(leaf.grad.cpu().double(), exact.grad, "gradient", TOLERANCE)
+    assert bool((actual.detach().cpu()[~mask] == 0).all())
+
+
+def test_nan_of_a_real_row_stays_nan(kernel_device: str) -> None:
+    norm = random_norm(4, ()).to(kernel_device).eval()
+    x = torch.randn(3, 4, device=kernel_device)
+    x[1, 2] = float("nan")
+    with use_kernels("always"):
+        rows = norm.activate_product((x,), torch.randn(4, 4, device=kernel_device))
+    assert rows.isnan().all(-1).tolist() == [False, True, False]
+    assert rows.isnan().sum() == 4
+
+
 @pytest.mark.parametrize("tiles", [2048, 1], ids=["moments of tiles", "too many tiles"])
 def test_parts_of_the_rows_are_combined(
     tiles: int, kernel_device: str, monkeypatch: pytest.MonkeyPatch
@@ -177,7 +206,7 @@ def test_a_later_step_does_not_change_the_gradient_in_evaluation(kernel_device: 
             )
             with use_kernels(mode):  # type: ignore[arg-type]
                 product = norm.activate_product((leaf,), matrix.to(kernel_device))
-                total = product + norm.activate(leaf) + norm(leaf)
+                total = product + norm(leaf)
                 if later:
                     norm.train()(100 * x.to(kernel_device))
                 total.square().sum().backward()

@@ -196,6 +196,7 @@ def test_programs_of_several_blocks(
     _check(_table(weighted=weighted), 12, kernel_device, max_degree)
 
 
+@pytest.mark.slow
 def test_many_long_lists(kernel_device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More long lists in a block of rows than programs that share them, and more columns than one program has."""
     from graphcaps.ops.propagation import neighbour_sum_triton

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcaps.nn import HGCN
-from graphcaps.ops.routing.contributions import dense_contributions, routing_contributions
+from graphcaps.ops.routing.contributions import routing_contributions
 from graphcaps.ops.routing.naive import route_naive
 from graphcaps.types import Segments
 from tests.graphs import random_graphs
@@ -56,7 +56,7 @@ def test_dense_equals_ragged() -> None:
     routing = route_naive(h, weight, bias, segments, 2, mean)
     ragged = routing_contributions(h, weight, bias, segments, routing, residual=mean)
     dense_routing = type(routing)(routing.capsules, routing.assignment.reshape(3, 4, 4))
-    dense = dense_contributions(h.reshape(3, 4, 6), weight, bias, dense_routing, residual=mean)
+    dense = routing_contributions(h.reshape(3, 4, 6), weight, bias, None, dense_routing, residual=mean)
     torch.testing.assert_close(dense.inputs.reshape(12, 4), ragged.inputs)
     torch.testing.assert_close(dense.residual, ragged.residual)
 

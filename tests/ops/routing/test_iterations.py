@@ -6,9 +6,10 @@ from torch import Tensor
 
 from graphcaps.errors import ArgumentError
 from graphcaps.ops import route, route_dense
-from graphcaps.ops.routing.iterations import routing_assignments, routing_assignments_dense
+from graphcaps.ops.routing.iterations import routing_assignments
 from graphcaps.types import Segments
 from tests.graphs import assert_equal
+from tests.ops.ragged_rows import SIZES, poisoned, rows
 
 
 def _made(*shape: int, seed: int = 3) -> Tensor:
@@ -40,7 +41,7 @@ def test_each_round_is_the_last_of_a_shorter_routing(
 @pytest.mark.parametrize("R", [1, 3])
 def test_dense_rounds_are_those_of_dense_routing(R: int) -> None:
     h, weight, bias = _made(3, 7, 6), _made(4, 6, 5, seed=4), _made(4, 5, seed=5)
-    assignments = routing_assignments_dense(h, weight, bias, R)
+    assignments = routing_assignments(h, weight, bias, None, R)
     assert assignments.shape == (R, 3, 7, 4)
     for number in range(R):
         assert_equal(
@@ -76,6 +77,23 @@ def test_a_trace_changes_neither_values_nor_gradients(lead: tuple[int, ...], R: 
         assert_equal(one, other, f"gradient of {name}", 1e-12)
 
 
+def test_a_trace_leaves_out_padding() -> None:
+    """Empty graphs, padding rows that hold NaN, and a replica of nothing else."""
+    segments = rows(SIZES)
+    inputs = [poisoned(segments, 6).double(), _made(3, 4, 6, 5, seed=4), _made(3, 4, 5, seed=5)]
+    inputs = [tensor.requires_grad_() for tensor in inputs]
+    direction = _made(3, 4, 4, 5, seed=7)
+    plain, traced = (route(*inputs, segments, 3, trace=trace) for trace in (False, True))
+    assert_equal(traced.capsules, plain.capsules, "capsules", 1e-12)
+    assert_equal(traced.assignment, plain.assignment, "assignment", 1e-12)
+    expected, actual = (
+        torch.autograd.grad((routing.capsules * direction).sum(), inputs) for routing in (plain, traced)
+    )
+    for name, one, other in zip(("h", "weight", "bias"), actual, expected, strict=True):
+        assert_equal(one, other, f"gradient of {name}", 1e-12)
+    assert bool((actual[0][segments.index == segments.num_graphs] == 0).all())
+
+
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize("R", [1, 3])
 def test_a_dense_trace_changes_neither_values_nor_gradients(lead: tuple[int, ...], R: int) -> None:
@@ -90,7 +108,7 @@ def test_a_dense_trace_changes_neither_values_nor_gradients(lead: tuple[int, ...
     (plain, expected), (traced, actual) = results
     assert plain.iterations is None
     assert traced.iterations is not None
-    assert torch.equal(traced.iterations, routing_assignments_dense(*inputs, R))
+    assert torch.equal(traced.iterations, routing_assignments(*inputs, None, R))
     assert_equal(traced.capsules, plain.capsules, "capsules", 1e-12)
     for one, other in zip(actual, expected, strict=True):
         assert_equal(one, other, "gradient", 1e-12)
@@ -108,4 +126,4 @@ def test_a_trace_keeps_assignments_constant() -> None:
 
 def test_zero_iterations_are_refused() -> None:
     with pytest.raises(ArgumentError, match="'iterations' must be at least 1"):
-        routing_assignments_dense(_made(1, 2, 3), _made(4, 3, 3), _made(4, 3), 0)
+        routing_assignments(_made(1, 2, 3), _made(4, 3, 3), _made(4, 3), None, 0)

@@ -170,7 +170,11 @@ class CheckedGraphs:
     def select(self, indices: Tensor) -> CheckedGraphs:
         """Some of the graphs, all of which can be encoded; :meth:`require` then neither raises nor warns."""
         store = self.store if indices.numel() == len(self.store) else self.store[indices]
-        return replace(self, store=store, errors={}, unseen={}, others={}, truncated={})
+        return replace(self.without_warnings(), store=store, errors={})
+
+    def without_warnings(self) -> CheckedGraphs:
+        """For graphs that the user has been warned about: :meth:`require` then raises errors alone."""
+        return replace(self, unseen={}, others={}, truncated={})
 
 
 def describe_others(others: Mapping[int, str], graphs: int, name: str | None = None) -> str:

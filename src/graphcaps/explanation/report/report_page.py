@@ -37,7 +37,8 @@ from graphcaps.explanation.report.report_data import (
     smallest_type,
 )
 from graphcaps.explanation.report.report_tables import metric_tables
-from graphcaps.explanation.report.report_text import ReportModel, describe
+from graphcaps.explanation.report.report_text import describe
+from graphcaps.inference.fitted_model import FittedModel
 
 __all__ = [
     "MAX_BLOCK_CHARS",
@@ -131,7 +132,7 @@ _MAX_RAW_BYTES = 3 * MAX_BLOCK_CHARS
 
 def write_report(
     folder: str | Path,
-    fitted: ReportModel,
+    fitted: FittedModel,
     store: GraphStore,
     explanations: StoreExplanationData,
     *,

@@ -5,31 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from graphcaps.explanation.explanation_data import NO_MEANS_NOTE, StoreExplanationData
 from graphcaps.explanation.report.report_tables import confusion_matrix
+from graphcaps.inference.fitted_model import FittedModel
 from graphcaps.metrics import MIN_CALIBRATION_GRAPHS, accuracy_caution, reliability, wilson_interval
 
-__all__ = ["ReportModel", "describe", "describe_unlabelled", "measure_sets", "measured_accuracy"]
-
-
-class ReportModel(Protocol):
-    """The members of a :class:`graphcaps.FittedModel` that the page reads."""
-
-    @property
-    def class_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def training(self) -> dict[str, Any]: ...
-
-    def info(self) -> dict[str, Any]: ...
+__all__ = ["describe", "describe_unlabelled", "measure_sets", "measured_accuracy"]
 
 
 def describe(
-    fitted: ReportModel | None,
+    fitted: FittedModel | None,
     name: str,
     explanations: StoreExplanationData,
     used_in: Sequence[str | None] | None,
@@ -219,7 +208,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}\u00a0%"
 
 
-def _lead(fitted: ReportModel | None, name: str, explanations: StoreExplanationData) -> str:
+def _lead(fitted: FittedModel | None, name: str, explanations: StoreExplanationData) -> str:
     nodes = int(explanations.node_ptr[-1])
     graphs = f"{len(explanations):,} graphs" if len(explanations) != 1 else "One graph"
     of = f" of {name}" if name else ""
@@ -254,7 +243,7 @@ def _companion(found: Mapping[str, Any] | None, explanations: StoreExplanationDa
     )
 
 
-def _probabilities(fitted: ReportModel | None) -> str:
+def _probabilities(fitted: FittedModel | None) -> str:
     """How the probabilities were computed; "" without a model."""
     if fitted is None:
         return ""

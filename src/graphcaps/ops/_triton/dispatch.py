@@ -14,7 +14,7 @@ The Triton form is chosen if all of these hold:
 * Triton is installed and kernels are not switched off (:func:`use_kernels`, ``GRAPHCAPS_KERNELS``);
 * every tensor is on a GPU, and every floating-point tensor is float32 (:func:`kernels_available`);
 * the operation's own condition in :data:`TRITON_FORMS` holds;
-* the batch is whole, or its parts can be computed by themselves (:data:`WHOLE_BATCH`).
+* the batch is whole, or the form computes parts of it too (``whole_batch`` in :data:`TRITON_FORMS`).
 
 Triton modules are imported when their form is first selected, because Triton is an optional dependency.
 """
@@ -25,7 +25,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -48,7 +48,6 @@ __all__ = [
     "MOST_ROUTED_CAPSULES",
     "MOST_SAMPLED_PAIRS",
     "TRITON_FORMS",
-    "WHOLE_BATCH",
     "WIDEST_ACTIVATION",
     "WIDEST_ATTENTION",
     "WIDEST_ROUTED_CAPSULE",
@@ -298,11 +297,15 @@ class TritonForm:
         function (str): Entry point, with the signature of the torch form.
         condition (Callable): Takes what the operation passes to :func:`select`; its docstring states the rule.
             (default: no further condition)
+        whole_batch (bool): Whether it needs a whole batch, not a :class:`~graphcaps.ops.batch_shard.BatchShard`: it
+            reads the position of a row in the batch or the number of graphs, or computes statistics or sums over the
+            batch. No default, so that every entry decides.
     """
 
     module: str
     function: str
     condition: Callable[..., bool] = _no_condition
+    whole_batch: bool = field(kw_only=True)
 
     def load(self) -> object:
         """The entry point; its module is imported on the first call."""
@@ -310,80 +313,97 @@ class TritonForm:
 
 
 TRITON_FORMS: dict[str, TritonForm] = {
-    "accumulate_metrics": TritonForm("metric_sums.metric_sums_triton", "accumulate_metrics_"),
-    "activated_norm": TritonForm("batch_norm.activated_norm_triton", "activated_norm", _normalised_rows),
+    "accumulate_metrics": TritonForm(
+        "metric_sums.metric_sums_triton", "accumulate_metrics_", whole_batch=False
+    ),
     "activated_product": TritonForm(
-        "activated_product.activated_product_triton", "activated_product", _activated_product
+        "activated_product.activated_product_triton",
+        "activated_product",
+        _activated_product,
+        whole_batch=True,
     ),
-    "activate": TritonForm("activation.activation_triton", "activate", _activate),
-    "adam_update": TritonForm("adam.adam_triton", "adam_update_"),
-    "apply_dropout": TritonForm("activation.activation_triton", "apply_dropout", _without_mask),
-    "batch_norm": TritonForm("batch_norm.batch_norm_triton", "batch_norm", _normalised_rows),
-    "block_loss": TritonForm("block_loss.block_loss_triton", "block_loss", _block_loss),
-    "capsules_of_assignment": TritonForm(
-        "routing.assigned_capsules_triton", "capsules_of_assignment", _route
+    "activate": TritonForm("activation.activation_triton", "activate", _activate, whole_batch=True),
+    "adam_update": TritonForm("adam.adam_triton", "adam_update_", whole_batch=False),
+    "apply_dropout": TritonForm(
+        "activation.activation_triton", "apply_dropout", _without_mask, whole_batch=True
     ),
-    "clamp_adjacency": TritonForm("coarsening.clamp_triton", "clamp_adjacency", _clamp_adjacency),
-    "class_code": TritonForm("class_code.class_code_triton", "class_code"),
-    "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop),
-    "edge_attention": TritonForm("propagation.edge_attention_triton", "edge_attention", _edge_attention),
-    "edge_relu_sum": TritonForm("propagation.edge_relu_sum_triton", "edge_relu_sum", _edge_relu_sum),
-    "hop_with_skip": TritonForm("propagation.neighbour_sum_triton", "hop_with_skip", _along_edges),
-    "next_step_keys": TritonForm("activation.activation_triton", "next_step_keys", _not_empty),
-    "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics"),
-    "kernel_loss": TritonForm("fused_loss.fused_loss_triton", "kernel_loss", _kernel_loss),
-    "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu),
-    "lengths": TritonForm("lengths.lengths_triton", "lengths"),
-    "loss_of_rows": TritonForm("fused_loss.loss_of_rows_triton", "loss_of_rows", _loss_of_rows),
-    "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted),
-    "modulated_hop": TritonForm("propagation.modulated_hop_triton", "modulated_hop", _modulated_hop),
-    "neighbour_sum": TritonForm("propagation.neighbour_sum_triton", "neighbour_sum", _along_edges),
-    "norm_with_means": TritonForm("batch_norm.norm_with_means_triton", "norm_with_means", _norm_with_means),
+    "batch_norm": TritonForm(
+        "batch_norm.batch_norm_triton", "batch_norm", _normalised_rows, whole_batch=True
+    ),
+    "block_loss": TritonForm("block_loss.block_loss_triton", "block_loss", _block_loss, whole_batch=True),
+    "clamp_adjacency": TritonForm(
+        "coarsening.clamp_triton", "clamp_adjacency", _clamp_adjacency, whole_batch=False
+    ),
+    "class_code": TritonForm("class_code.class_code_triton", "class_code", whole_batch=False),
+    "dense_hop": TritonForm("propagation.dense_hop_triton", "dense_hop", _dense_hop, whole_batch=False),
+    "edge_attention": TritonForm(
+        "propagation.edge_attention_triton", "edge_attention", _edge_attention, whole_batch=False
+    ),
+    "edge_relu_sum": TritonForm(
+        "propagation.edge_relu_sum_triton", "edge_relu_sum", _edge_relu_sum, whole_batch=False
+    ),
+    "hop_with_skip": TritonForm(
+        "propagation.neighbour_sum_triton", "hop_with_skip", _along_edges, whole_batch=False
+    ),
+    "next_step_keys": TritonForm(
+        "activation.activation_triton", "next_step_keys", _not_empty, whole_batch=True
+    ),
+    "feature_statistics": TritonForm("projection.projection_triton", "feature_statistics", whole_batch=True),
+    "kernel_loss": TritonForm("fused_loss.fused_loss_triton", "kernel_loss", _kernel_loss, whole_batch=True),
+    "layout_batch": TritonForm("batch_layout.layout_triton", "layout_batch", _on_gpu, whole_batch=False),
+    "lengths": TritonForm("lengths.lengths_triton", "lengths", whole_batch=False),
+    "loss_of_rows": TritonForm(
+        "fused_loss.loss_of_rows_triton", "loss_of_rows", _loss_of_rows, whole_batch=True
+    ),
+    "margin_loss": TritonForm("margin_loss.margin_loss_triton", "margin_loss", _unweighted, whole_batch=True),
+    "modulated_hop": TritonForm(
+        "propagation.modulated_hop_triton", "modulated_hop", _modulated_hop, whole_batch=False
+    ),
+    "neighbour_sum": TritonForm(
+        "propagation.neighbour_sum_triton", "neighbour_sum", _along_edges, whole_batch=False
+    ),
+    "norm_with_means": TritonForm(
+        "batch_norm.norm_with_means_triton", "norm_with_means", _norm_with_means, whole_batch=True
+    ),
     "normalised_dense_hop": TritonForm(
-        "propagation.normalised_dense_hop_triton", "normalised_dense_hop", _normalised_dense_hop
+        "propagation.normalised_dense_hop_triton",
+        "normalised_dense_hop",
+        _normalised_dense_hop,
+        whole_batch=True,
     ),
-    "normalised_hop": TritonForm("propagation.normalised_hop_triton", "normalised_hop", _normalised_hop),
-    "project": TritonForm("projection.projection_triton", "project", _project),
+    "normalised_hop": TritonForm(
+        "propagation.normalised_hop_triton", "normalised_hop", _normalised_hop, whole_batch=True
+    ),
+    "project": TritonForm("projection.projection_triton", "project", _project, whole_batch=False),
     "projected_capsules": TritonForm(
-        "projection.projection_triton", "projected_capsules", _projected_capsules
+        "projection.projection_triton", "projected_capsules", _projected_capsules, whole_batch=True
     ),
-    "propagate": TritonForm("propagation.neighbour_sum_triton", "propagate", _along_edges),
-    "reconstruction_loss": TritonForm("reconstruction.pair_loss_triton", "reconstruction_loss"),
-    "route": TritonForm("routing.route_triton", "route_triton", _route),
-    "route_dense": TritonForm("routing.route_triton", "route_dense_triton", _route),
+    "propagate": TritonForm("propagation.neighbour_sum_triton", "propagate", _along_edges, whole_batch=False),
+    "reconstruction_loss": TritonForm(
+        "reconstruction.pair_loss_triton", "reconstruction_loss", whole_batch=False
+    ),
+    "route": TritonForm("routing.route_triton", "route_triton", _route, whole_batch=False),
+    "route_dense": TritonForm("routing.route_triton", "route_dense_triton", _route, whole_batch=False),
     "sampled_reconstruction_loss": TritonForm(
-        "reconstruction.pair_loss_sampled_triton", "sampled_reconstruction_loss", _sampled_pairs
+        "reconstruction.pair_loss_sampled_triton",
+        "sampled_reconstruction_loss",
+        _sampled_pairs,
+        whole_batch=True,
     ),
-    "segment_product": TritonForm("ragged.ragged_triton", "segment_product", _segment_product),
-    "segment_sum": TritonForm("ragged.ragged_triton", "segment_sum", _float32),
-    "segment_broadcast": TritonForm("ragged.ragged_triton", "segment_broadcast", _float32),
-    "standardise": TritonForm("batch_norm.batch_norm_triton", "standardise", _normalised_rows),
-    "unit_rows": TritonForm("unit_rows.unit_rows_triton", "unit_rows", _short_rows),
-    "weighted_degrees": TritonForm("propagation.neighbour_sum_triton", "weighted_degrees", _weighted_degrees),
+    "segment_product": TritonForm(
+        "ragged.ragged_triton", "segment_product", _segment_product, whole_batch=False
+    ),
+    "segment_sum": TritonForm("ragged.ragged_triton", "segment_sum", _float32, whole_batch=False),
+    "segment_broadcast": TritonForm("ragged.ragged_triton", "segment_broadcast", _float32, whole_batch=False),
+    "standardise": TritonForm(
+        "batch_norm.batch_norm_triton", "standardise", _normalised_rows, whole_batch=True
+    ),
+    "unit_rows": TritonForm("unit_rows.unit_rows_triton", "unit_rows", _short_rows, whole_batch=False),
+    "weighted_degrees": TritonForm(
+        "propagation.neighbour_sum_triton", "weighted_degrees", _weighted_degrees, whole_batch=False
+    ),
 }
 """Every operation that has a Triton form."""
-
-WHOLE_BATCH = frozenset(
-    {
-        *("activate", "apply_dropout", "next_step_keys", "projected_capsules"),  # positions in the batch
-        *(
-            "activated_norm",
-            "activated_product",
-            "batch_norm",
-            "kernel_loss",
-            "loss_of_rows",
-            "norm_with_means",
-            "standardise",
-            "normalised_dense_hop",
-            "normalised_hop",
-            "feature_statistics",
-        ),  # statistics
-        "margin_loss",  # number of graphs
-        "block_loss",  # sums over the batch
-        "sampled_reconstruction_loss",  # positions in the batch
-    }
-)
-"""Operations whose Triton form needs a whole batch, not a :class:`~graphcaps.ops.batch_shard.BatchShard`."""
 
 
 def select(
@@ -402,21 +422,17 @@ def select(
         reference (Callable, optional): The reference form. (default: the torch form)
         facts: Further arguments of the condition.
     """
-    mode = _current_mode()
-    if mode == "reference":
-        return torch_form if reference is None else reference
-    if not _available(mode, tensors) or (operation in WHOLE_BATCH and current_shard() is not None):
-        return torch_form
-    form = TRITON_FORMS[operation]
-    if not form.condition(*tensors, **facts):
-        return torch_form
-    return cast(Form, form.load())
+    if supports(operation, *tensors, **facts):
+        return cast(Form, TRITON_FORMS[operation].load())
+    return torch_form if reference is None or not uses_reference() else reference
 
 
 def supports(operation: str, *tensors: Tensor | None, **facts: bool | int | None) -> bool:
     """Whether :func:`select` returns the Triton form for these arguments."""
-    available = kernels_available(*tensors) and not (operation in WHOLE_BATCH and current_shard() is not None)
-    return available and TRITON_FORMS[operation].condition(*tensors, **facts)
+    if not kernels_available(*tensors):
+        return False
+    form = TRITON_FORMS[operation]
+    return not (form.whole_batch and current_shard() is not None) and form.condition(*tensors, **facts)
 
 
 def kernels_available(*tensors: Tensor | None) -> bool:
@@ -424,10 +440,7 @@ def kernels_available(*tensors: Tensor | None) -> bool:
 
     This is the part of the rule that all operations share; ``None`` is skipped.
     """
-    return _available(_current_mode(), tensors)
-
-
-def _available(mode: str, tensors: tuple[Tensor | None, ...]) -> bool:
+    mode = _current_mode()
     if mode in ("off", "reference") or not triton_installed():
         return False
     for tensor in tensors:

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphcaps.memo import remember
 from graphcaps.types import EdgeTable, Segments
 
 __all__ = ["count_tiles", "first_row_at", "tile_at", "tile_table"]
@@ -31,8 +32,8 @@ def tile_table(edges: EdgeTable, height: int, segments: Segments | None = None) 
         segments (Segments, optional): Graphs of the rows. (default: those of the edges)
     """
     of_edges = segments is None or segments.ptr is edges.graphs
-    key = ("tiles of rows", height, None if of_edges else segments)
-    if key not in edges.memo:
+
+    def make() -> Tensor:
         ptr = edges.graphs if segments is None else segments.ptr
         assert ptr is not None
         ptr, node, bits = ptr.contiguous(), edges.node.contiguous(), edges.bits
@@ -44,9 +45,9 @@ def tile_table(edges: EdgeTable, height: int, segments: Segments | None = None) 
                 ptr, node, node if bits is None else bits.start, table, V, B, tiles, B.bit_length(),
                 T=height, BITS=bits is not None, BLOCK=_BLOCK, num_warps=4,
             )  # fmt: skip
-        edges.memo[key] = table
-    cached: Tensor = edges.memo[key]
-    return cached
+        return table
+
+    return remember(edges.memo, ("tiles of rows", height, None if of_edges else segments), make)
 
 
 @triton.jit

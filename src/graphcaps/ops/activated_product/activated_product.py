@@ -1,8 +1,10 @@
 r"""A linear map of one or two tensors side by side, followed by a normalised activation, as one operation.
 
-.. math:: y = h + f\big(\mathrm{BN}([x_1, x_2]\, W)\big)
+.. math::
+    y = h + \mathrm{ReLU}\big(\mathrm{BN}([x_1, x_2]\, W)\big) \quad\text{or}\quad
+    y = h + \mathrm{ReLU}(a) \odot \sigma(g), \quad [a, g] = \mathrm{BN}([x_1, x_2]\, W)
 
-with the activation f of :mod:`graphcaps.ops.batch_norm.activated_norm`.
+where the residual h of a residual layer is one of the tensors.
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from torch import Tensor
 from graphcaps.errors import ShapeError
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import autocast_enabled
-from graphcaps.ops.batch_norm.activated_norm import activated_norm, check_residual
-from graphcaps.ops.batch_norm.batch_norm import Running
+from graphcaps.ops.batch_norm.batch_norm import Running, batch_norm
 
 __all__ = ["Parts", "activated_product"]
 
@@ -41,8 +42,10 @@ def activated_product(
     Args:
         parts (tuple): :math:`x_1`, or :math:`x_1` and :math:`x_2`, ``[*lead, V, K]`` each; padding rows are finite.
         matrix (Tensor): W, ``[*lead, K · len(parts), C]``, with 2 C columns if ``gated``.
-        mask, weight, bias, running, residual, gated, training, momentum, epsilon: As in
-            :func:`graphcaps.ops.batch_norm.activated_norm.activated_norm`.
+        mask, weight, bias, running, training, momentum, epsilon: As in
+            :func:`graphcaps.ops.batch_norm.batch_norm.batch_norm`, for the columns of W.
+        residual (Tensor, optional): h, ``[*lead, V, C]``. (default: 0)
+        gated (bool): Whether the second half of the columns of W gives gates g of the first, a. (default: False)
 
     Returns:
         Tensor: ``[*lead, V, C]``; at padding rows, the residual.
@@ -70,7 +73,9 @@ def _check_shapes(parts: Parts, matrix: Tensor, weight: Tensor, residual: Tensor
         raise ShapeError(operation, "matrix", f"end with the axes {[depth, columns]}", list(matrix.shape))
     if gated and columns % 2:
         raise ShapeError(operation, "matrix", "have an even number of columns", list(matrix.shape))
-    check_residual(operation, residual, torch.Size([*parts[0].shape[:-1], columns]), gated)
+    expected = [*shapes[0][:-1], columns // 2 if gated else columns]
+    if residual is not None and list(residual.shape) != expected:
+        raise ShapeError(operation, "residual", f"have the shape {expected}", list(residual.shape))
 
 
 def _activated_product(
@@ -88,7 +93,10 @@ def _activated_product(
     epsilon: float,
 ) -> Tensor:
     x = (parts[0] if len(parts) == 1 else torch.cat(parts, -1)) @ matrix
-    return activated_norm(
-        x, mask, weight, bias, running, residual,
-        gated=gated, training=training, momentum=momentum, epsilon=epsilon,
-    )  # fmt: skip
+    y = batch_norm(x, mask, weight, bias, running, training=training, momentum=momentum, epsilon=epsilon)
+    if gated:
+        a, g = y.chunk(2, -1)
+        y = a.relu() * g.sigmoid()
+    else:
+        y = y.relu()
+    return y if residual is None else residual + y

@@ -13,13 +13,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
+from graphcaps.ops.activated_product.activated_norm_triton import (
+    NormedRows,
+    activate_rows,
+    activated_gradients,
+)
 from graphcaps.ops.activated_product.activated_product import Parts
 from graphcaps.ops.activated_product.row_product_triton import (
     input_gradients,
     matrix_gradient,
     row_product,
 )
-from graphcaps.ops.batch_norm.activated_norm_triton import NormedRows, activate_rows, activated_gradients
 from graphcaps.ops.batch_norm.batch_norm_triton import (
     combine_statistics,
     mask_bytes,

@@ -384,7 +384,7 @@ def normalise_rows(
     return out
 
 
-def _gradient(
+def rows_gradient(
     x: Tensor,
     grad: Tensor,
     mask: Tensor | None,
@@ -393,9 +393,17 @@ def _gradient(
     dbias: Tensor,
     statistics: tuple[Tensor, Tensor, Tensor | None],
     epsilon: float,
-    extra_grad: Tensor | None,
+    *,
+    extra_grad: Tensor | None = None,
     means: MeanGradient | None = None,
 ) -> Tensor:
+    """Gradient of ``x [*lead, V, C]`` from that of the normalised rows, and ``extra_grad`` added to it.
+
+    Arguments as in :func:`norm_gradients`, and
+
+    Args:
+        dweight, dbias (Tensor): Gradients of γ and β, ``[*lead, C]``.
+    """
     dx, g = torch.empty_like(x), Grid(x)
     mean, var, count = statistics
     pointers, numbers = MeanGradient.arguments(means, x)
@@ -445,7 +453,9 @@ def norm_gradients(
     dbias, dweight = (sums.view_as(weight) for sums in add_tables(grad_sum, grad_hat_sum))
     dx = None
     if of_rows:
-        dx = _gradient(x, grad, mask, weight, dweight, dbias, statistics, epsilon, extra_grad, means)
+        dx = rows_gradient(
+            x, grad, mask, weight, dweight, dbias, statistics, epsilon, extra_grad=extra_grad, means=means
+        )
     return dx, dweight, dbias
 
 
@@ -457,31 +467,6 @@ def add_tables(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
         one, two, *sums, C, parts, PARTS=_ADDED_PARTS, WIDTH=_ADDED_COLUMNS, num_warps=4
     )
     return sums
-
-
-def rows_gradient(
-    x: Tensor,
-    grad: Tensor,
-    mask: Tensor | None,
-    weight: Tensor,
-    dweight: Tensor,
-    dbias: Tensor,
-    statistics: tuple[Tensor, Tensor, Tensor],
-    epsilon: float,
-    *,
-    extra_grad: Tensor | None = None,
-) -> Tensor:
-    """Gradient of ``x [*lead, V, C]`` from that of the normalised rows, and ``extra_grad`` added to it.
-
-    Args:
-        x, grad (Tensor): Rows, and the gradient of the normalised ones.
-        mask (Tensor, optional): True at real rows, ``[*lead, V]``.
-        weight, dweight, dbias (Tensor): γ and the gradients of γ and β, ``[*lead, C]``.
-        statistics (tuple): Mean, variance and count of the rows.
-        epsilon (float): Added to the variance.
-        extra_grad (Tensor, optional): A further gradient of ``x``.
-    """
-    return _gradient(x, grad, mask_bytes(mask), weight, dweight, dbias, statistics, epsilon, extra_grad)
 
 
 class _Normalise(torch.autograd.Function):

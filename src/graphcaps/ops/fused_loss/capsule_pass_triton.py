@@ -38,7 +38,7 @@ from graphcaps.ops.fused_loss.node_level_gradient_triton import (
     scaled_sums,
     vote_gradients,
 )
-from graphcaps.ops.fused_loss.written_out_loss import WrittenOutLoss
+from graphcaps.ops.fused_loss.written_out_loss import EarlyGradients, WrittenOutLoss
 from graphcaps.ops.propagation.neighbour_sum_triton import adjacency_product
 from graphcaps.ops.ragged.ragged_triton import segment_product
 from graphcaps.ops.reconstruction.pair_loss_naive import RELEASED
@@ -55,10 +55,11 @@ from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.profiling import profiled
 from graphcaps.types import GraphBatch, LossOptions
 
-__all__ = ["HOPPED", "TABLES", "WEIGHTS", "CapsulePass"]
+__all__ = ["HOPPED", "TABLES", "CapsulePass"]
 
 WEIGHTS, TABLES, HOPPED = 0, 1, 2
-"""Side streams of :func:`graphcaps.ops._triton.branches.fork`: launches of one stream run in sequence."""
+"""Side streams of :func:`graphcaps.ops._triton.branches.fork`: launches of one stream run in sequence, and those of the
+first one have the lowest priority."""
 
 
 class VoteGradients(NamedTuple):
@@ -69,8 +70,9 @@ class VoteGradients(NamedTuple):
         capsules (CapsuleGradients): Of the output capsules over nodes.
         dG (Tensor): Of their sums G, ``[F, J, B, d]``.
         parameters (list): Of weight and bias of the nodes, of the norm of the class level, of the class level and of
-            the decoder, which a branch computes; ``None`` for a decoder whose loss has no weight.
-        branch (Branch): To be joined before these are read. It reads ``above`` and ``capsules``, which have to live
+            the decoder, which a branch computes; ``None`` for a decoder whose loss has no weight, and for all that were
+            early.
+        branches (tuple): To be joined before these are read. They read ``above`` and ``capsules``, which have to live
             until then.
     """
 
@@ -78,7 +80,7 @@ class VoteGradients(NamedTuple):
     capsules: CapsuleGradients
     dG: Tensor
     parameters: list[Tensor | None]
-    branch: Branch
+    branches: tuple[Branch, ...]
 
 
 class CapsulePass:
@@ -120,12 +122,13 @@ class CapsulePass:
         losses = self.losses.view(-1, *self.network.lead)
         return WrittenOutLoss.of_values(losses, scores, self, self.network.parameters)
 
-    def backward(self) -> list[Tensor | None]:
-        """Gradients of all parameters; ``None`` for a decoder whose loss has no weight."""
+    def backward(self, early: EarlyGradients | None = None) -> list[Tensor | None]:
+        """Gradients of all parameters; ``None`` for a decoder whose loss has no weight, and for those that ``early``
+        received."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
-        """Begins with products of weights alone, beside what computes the nodes."""
+        """Begins with what depends on weights or on the batch alone, beside what computes the nodes."""
         with fork(stream=WEIGHTS) as self._agreements:
             levels = self.network.nodes, self.network.classes
             self.agreements = [
@@ -180,7 +183,6 @@ class CapsulePass:
                 **self.tables, running=(norm.mean, norm.var), momentum=norm.momentum
             )
             self.inputs = NormedCapsules(self.capsules, mean, var, norm.weight, norm.bias, norm.epsilon)
-            self._agreements.join()
             self.class_weights = ClassWeights(
                 level.weight, level.bias, self.agreements[1], level.iterations, level.residual
             )
@@ -227,8 +229,9 @@ class CapsulePass:
             return pair_sums(z, code, edges, segments, RELEASED, True)
         return sampled_pair_sums(z, code, edges, segments, RELEASED, keys, sampling.up_to, sampling.pairs)
 
-    def _vote_gradients(self) -> VoteGradients:
-        """Gradients from the losses down to the sums over nodes, and of the parameters on the way."""
+    def _vote_gradients(self, early: EarlyGradients | None) -> VoteGradients:
+        """Gradients from the losses down to the sums over nodes, and of the parameters on the way. Nothing below reads
+        these parameters: they may be updated beside it."""
         network, rows, precision = self.network, self.rows, self.precision
         sums = None
         if self.pairs is not None:
@@ -258,7 +261,11 @@ class CapsulePass:
                 )
         dG = vote_gradients(grads, level, precision)
         parameters = [*of_nodes, *of_norm, *of_classes, *of_decoder]
-        return VoteGradients(above, grads, dG, parameters, branch)
+        if early is None:
+            return VoteGradients(above, grads, dG, parameters, (branch,))
+        with fork(*parameters, stream=WEIGHTS) as updated:  # behind the branch above, and behind dG
+            early([*[None] * (len(network.parameters) - len(parameters)), *parameters])
+        return VoteGradients(above, grads, dG, [None] * len(parameters), (branch, updated))
 
     def _node_level(self) -> NodeLevel:
         """What the gradient of the output capsules over nodes reads."""

@@ -104,7 +104,7 @@ class Decoder(NamedTuple):
 class MarginOptions(NamedTuple):
     """Classes and margins, as in :func:`graphcaps.ops.margin_loss.margin_loss.margin_loss`.
 
-    ``y [F, B]`` is from -1, no class, to O - 1: kernels write the code of a graph where they have its class.
+    ``y [F, B]`` is from -1, no class, to O - 1. The code of a graph is that of the nearest class.
     """
 
     y: Tensor
@@ -168,7 +168,7 @@ class _Tiles:
     Args:
         step (int): Rows of a weight in a step of a product.
         stages (int): One more than the number of steps that are loaded ahead.
-        warps (int): Warps of a program.
+        warps (int): Warps of a program; 8 where a product needs more registers.
     """
 
     step: int = 32
@@ -180,11 +180,12 @@ class _Tiles:
         simple = precision != "tf32x3" and d % 16 == 0  # others need registers
         return {
             **{"R": _GRAPHS, "DP": width, "KB": min(self.step if simple else 16, width)},
-            **{"STAGES": self.stages if simple else 2, "PRECISION": precision, "num_warps": self.warps},
+            **{"STAGES": self.stages if simple else 2, "PRECISION": precision},
+            "num_warps": self.warps if simple else 8,
         }
 
 
-TILES = _Tiles()
+TILES, GRADIENT_TILES = _Tiles(), _Tiles(warps=4)
 """Of the class capsules, and of the gradient."""
 
 
@@ -417,6 +418,12 @@ def _routing_kernel(  # type: ignore[no-untyped-def]
         tl.store(to_mean, sums, mask=(part == CLASSES)[:, None] & inside)
 
 
+@triton.jit
+def _class_of_code(label, classes):  # type: ignore[no-untyped-def]
+    """The class whose capsule is decoded: every graph needs one, also without a label."""
+    return tl.minimum(tl.maximum(label, 0), classes - 1)
+
+
 @triton.jit(do_not_specialize=["B"])
 def _capsules_kernel(  # type: ignore[no-untyped-def]
     G, m_in, average, W, bias, code_weight, code_bias, y, upper, lower,
@@ -468,8 +475,8 @@ def _capsules_kernel(  # type: ignore[no-untyped-def]
         gradient = tl.where(true, -2.0 * below, 2.0 * absent * above) * counted
         tl.store(margin + each, loss * counted, mask=inside)
         tl.store(dscores + each, tl.where(labelled, gradient, 0.0), mask=inside)
-        if CODE:  # of the graphs of this class; without a label, of the first
-            own = inside & (tl.maximum(label, 0) == o)
+        if CODE:
+            own = inside & (_class_of_code(label, classes) == o)
             tl.debug_barrier()  # the product reads what was just stored
             total = times_rows(
                 capsules, each * d, own, code_weight + row * d * d, d, d, KB, DP, STAGES, False, PRECISION
@@ -598,8 +605,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         factor = share / tl.maximum(count_pairs(ptr + f * (B + 1), B, COUNTED), 1.0)
         if (tl.program_id(0) == 0) & (o == 0):
             tl.store(factor_out + f, factor)
-        # Of the graphs of this class, as in the forward pass.
-        own = inside & (tl.maximum(tl.load(y + f * B + b, mask=inside, other=-1), 0) == o)
+        own = inside & (_class_of_code(tl.load(y + f * B + b, mask=inside, other=-1), classes) == o)
         begin = tl.load(ptr + f * (B + 1) + b, mask=own, other=0).to(tl.int32)
         size = tl.load(ptr + f * (B + 1) + b + 1, mask=own, other=0).to(tl.int32) - begin
         first_tile, count = begin // height + b, (size + height - 1) // height
@@ -688,6 +694,6 @@ def class_level_gradients(
         ptr, weights.weight, level.s, level.G, level.average, level.hopped_sums, level.dscores, margin.y,
         code, sums, code_weight, share, *outputs, B, d, num_sums, height, epsilon,
         RESIDUAL=weights.residual, CODE=with_code, EACH=isinstance(share, Tensor), COUNTED=_LABELS,
-        **TILES.options(d, precision),
+        **GRADIENT_TILES.options(d, precision),
     )  # fmt: skip
     return result

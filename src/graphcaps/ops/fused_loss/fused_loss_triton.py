@@ -23,7 +23,7 @@ from torch import Tensor
 from graphcaps.ops._triton.branches import fork
 from graphcaps.ops.activation.activation_triton import threshold_and_scale
 from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
-from graphcaps.ops.fused_loss.capsule_pass_triton import HOPPED, TABLES, WEIGHTS, CapsulePass
+from graphcaps.ops.fused_loss.capsule_pass_triton import HOPPED, TABLES, CapsulePass
 from graphcaps.ops.fused_loss.kernel_loss import DropoutOfStep, KernelNetwork
 from graphcaps.ops.fused_loss.node_level_gradient_triton import (
     NodeLevel,
@@ -32,6 +32,7 @@ from graphcaps.ops.fused_loss.node_level_gradient_triton import (
     row_gradients,
     scaled_sums,
 )
+from graphcaps.ops.fused_loss.written_out_loss import EarlyGradients
 from graphcaps.ops.projection.projection_triton import (
     CapsuleOptions,
     Capsules,
@@ -89,20 +90,21 @@ class _Pass(CapsulePass):
         F, V, d = self.network.num_replicas, self.V, self.d
         norm, features = primary.norm, self._features
         with profiled("primary"):
+            self.u, self.squares = (primary.weight.new_empty(shape) for shape in ((F, V, d), (F, V)))
+            # Before the kernels that fill the GPU: behind them, these would wait, and what reads them would too.
             with fork(stream=HOPPED) as drawn:
                 self.dropout = dropout(segments.row_mask)
+            with fork(stream=TABLES) as self._tables:
+                self.scale = hop_scale(edges)
+                self.hop_sums = hop_sums(edges, self.scale)
+                if self.decoder is not None:
+                    prepare_tiles(self.d, edges, segments)
+            self._prepare()
             self.statistics = feature_statistics(
                 features, (norm.mean, norm.var), training=True, momentum=norm.momentum, epsilon=norm.epsilon
             )
             affine = norm.weight, norm.bias
             folded = fold_projection(features, primary.weight, primary.bias, affine, self.statistics)
-            self.u, self.squares = (primary.weight.new_empty(shape) for shape in ((F, V, d), (F, V)))
-            self._prepare()
-            with fork(stream=TABLES) as self._tables:
-                self.scale = hop_scale(edges)
-                self.hop_sums = hop_sums(edges, self.scale)
-                if self.decoder is not None:
-                    prepare_tiles(self.u, edges, segments)
             drawn.join()
             capsules = Capsules(self.u, squares=self.squares)
             options = CapsuleOptions(self.dropout, RELEASED_EPSILON)
@@ -130,14 +132,19 @@ class _Pass(CapsulePass):
             mean, var, self.count = moments.statistics
             assert moments.sums is not None
             self.node_statistics = mean, var
-            with fork(moments.sums, stream=WEIGHTS) as first:
-                T, tau = self._agree(moments.sums, None, None, None)
-            terms = NormTerms(mean, var, norm.weight, norm.bias, norm.epsilon)
-            nodes = self.u.view(*lead, V, d)
-            dtype = None if edges.weight is not None else _ROUTED.get(precision)
-            h = adjacency_product(nodes, edges, self.scale, True, precision, terms, dtype)[0].view(F, V, d)
+            # The programs of the first agreement are few and large. Those of the hop would leave no room for them, and
+            # do not go first in a branch.
+            with fork(stream=HOPPED) as hopped:
+                terms = NormTerms(mean, var, norm.weight, norm.bias, norm.epsilon)
+                nodes = self.u.view(*lead, V, d)
+                dtype = None if edges.weight is not None else _ROUTED.get(precision)
+                h = adjacency_product(nodes, edges, self.scale, True, precision, terms, dtype)[0].view(
+                    F, V, d
+                )
         with profiled("routing"):
-            first.join()
+            self._agreements.join()
+            T, tau = self._agree(moments.sums, None, None, None)
+            hopped.join()
         self._route(h, moments.sums, T, tau, moments.means)
 
     def _beside_class_level(self) -> None:
@@ -152,10 +159,10 @@ class _Pass(CapsulePass):
             self.s, self.G, self.network.nodes.weight, self.residual, self.divisor, RELEASED_EPSILON, self.hopped_sums
         )  # fmt: skip
 
-    def backward(self) -> list[Tensor | None]:
-        """Gradients of all parameters; ``None`` for a decoder whose loss has no weight."""
+    def backward(self, early: EarlyGradients | None = None) -> list[Tensor | None]:
+        """As :meth:`CapsulePass.backward`."""
         primary, rows, precision = self.primary, self.rows, self.precision
-        above, grads, dG, of_capsules, weights = self._vote_gradients()
+        above, grads, dG, of_capsules, branches = self._vote_gradients(early)
         norm = primary.nodes
         with fork(dG, stream=TABLES) as sums_of_nodes:
             assert grads.sums is not None
@@ -181,6 +188,6 @@ class _Pass(CapsulePass):
         dweight, dgamma, dbeta = combine_products(
             products, primary.weight, first.weight, (first.bias, rstd, doffset)
         )
-        for branch in (weights, self._losses):
+        for branch in (*branches, self._losses):
             branch.join()
         return [dgamma, dbeta, dweight, doffset, *of_node_norm, *of_capsules]

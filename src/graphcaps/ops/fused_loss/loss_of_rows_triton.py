@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcaps.ops.fused_loss.capsule_pass_triton import CapsulePass
+from graphcaps.ops._triton.branches import fork
+from graphcaps.ops.fused_loss.capsule_pass_triton import HOPPED, CapsulePass
 from graphcaps.ops.fused_loss.kernel_loss import KernelNetwork, PropagatedRows
 from graphcaps.ops.fused_loss.node_level_gradient_triton import NodeLevel
+from graphcaps.ops.fused_loss.written_out_loss import EarlyGradients
 from graphcaps.ops.propagation.normalised_hop import Hop
 from graphcaps.ops.ragged.ragged_triton import ragged_sum
 from graphcaps.ops.routing.weighted_sum_triton import input_gradient
@@ -65,26 +67,30 @@ class _Pass(CapsulePass):
         # With a divisor of 1, the gradient that the nodes of a graph have in common is that of the residual.
         return NodeLevel(self.s, self.G, self.network.nodes.weight, self.residual, 1.0, RELEASED_EPSILON)
 
-    def backward(self) -> list[Tensor | None]:
+    def backward(self, early: EarlyGradients | None = None) -> list[Tensor | None]:
         """Gradients of the parameters from the votes on; those below are added by autograd."""
-        above, grads, dG, of_capsules, weights = self._vote_gradients()
+        above, grads, dG, of_capsules, branches = self._vote_gradients(early)
         hop, pairs = self.hop, self._pair_gradient()
         F, V, J = self.network.num_replicas, self.V, self.c.size(-1)
+        with fork(pairs, above.factor, stream=HOPPED) as scaled:
+            if pairs is not None:
+                assert above.factor is not None
+                pairs = pairs * above.factor[:, None, None]
         dh, _ = input_gradient(self.c.view(F, V, J), dG, self.rows, self.precision)
+        scaled.join()
         outputs: list[tuple[Tensor, Tensor]] = [(hop.h, dh)]
         if hop.mean is not None:
             assert grads.shared is not None
             outputs.append((hop.mean, grads.shared))
         if pairs is not None:
-            assert above.factor is not None
-            outputs.append((hop.inputs, pairs * above.factor[:, None, None]))
+            outputs.append((hop.inputs, pairs))
         needed = [(tensor, grad.view(tensor.shape)) for tensor, grad in outputs if tensor.requires_grad]
         if needed:
             tensors, gradients = zip(*needed, strict=True)
             with torch.enable_grad():
                 root: Tensor = _Root.apply(gradients, *tensors)
             root.backward()
-        for branch in (weights, self._losses):
+        for branch in (*branches, self._losses):
             branch.join()
         return of_capsules
 

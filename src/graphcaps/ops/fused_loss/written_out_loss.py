@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,14 +11,22 @@ from torch import Tensor
 
 from graphcaps.types import LossTerms, TrainingLoss
 
-__all__ = ["ForwardPass", "WrittenOutLoss"]
+__all__ = ["EarlyGradients", "ForwardPass", "WrittenOutLoss"]
+
+EarlyGradients = Callable[[Sequence[Tensor | None]], None]
+"""Takes the gradient of each parameter, ``None`` for one that has none yet."""
 
 
 class ForwardPass(Protocol):
     """A forward pass, with what its backward pass needs."""
 
-    def backward(self) -> Sequence[Tensor | None]:
-        """The gradient of each parameter, in any shape; ``None`` if the loss does not depend on it."""
+    def backward(self, early: EarlyGradients | None = None) -> Sequence[Tensor | None]:
+        """The gradient of each parameter, in any shape; ``None`` if the loss does not depend on it.
+
+        Args:
+            early (callable, optional): May be called before the end with the gradients of some parameters that are not
+                read any more, and ``None`` for others. Their result is ``None``.
+        """
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -42,11 +50,20 @@ class WrittenOutLoss(TrainingLoss):
         by_name = dict(zip(("margin", "reconstruction")[: len(terms)], terms, strict=True))
         return cls(LossTerms(total, by_name, values), class_scores, forward_pass, parameters)
 
-    def backward(self) -> None:
-        """Adds the gradients of the loss to those of the parameters."""
+    def backward(self, update: Callable[[], None] | None = None) -> None:
+        """As :meth:`TrainingLoss.backward`."""
+
+        def early(grads: Sequence[Tensor | None]) -> None:
+            self._add(grads)
+            assert update is not None
+            update()
+
         with torch.no_grad():
-            for parameter, grad in zip(self.parameters, self.forward_pass.backward(), strict=True):
-                if grad is None or not parameter.requires_grad:
-                    continue
-                shaped = grad.view(parameter.size())
-                parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped
+            self._add(self.forward_pass.backward(None if update is None else early))
+
+    def _add(self, grads: Sequence[Tensor | None]) -> None:
+        for parameter, grad in zip(self.parameters, grads, strict=True):
+            if grad is None or not parameter.requires_grad:
+                continue
+            shaped = grad.view(parameter.size())
+            parameter.grad = shaped if parameter.grad is None else parameter.grad + shaped

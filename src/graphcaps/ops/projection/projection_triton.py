@@ -53,8 +53,8 @@ __all__ = [
 
 _GRAPHS, _COLUMNS = 128, 8
 """Graphs and columns of a step of the statistics: its steps wait for each other, so they are few."""
-_DENSE_ROWS = 32
-"""Rows of a program of the projection if features are not sparse."""
+_SPARSE_NUMBERS, _DENSE_ROWS = 2048, 32
+"""Numbers of a program of the projection if features are sparse, and its rows if they are not."""
 _COMBINED = 4
 """Rows of the weight of a program that adds the products of the parts."""
 
@@ -453,7 +453,7 @@ def _project_entries(
     V, replicas = node.size(-1), folded.numel() // (C * D)
     written = out.pointers(folded)
     unit, width = load_width(D), _width(D, 128)
-    tall = min(64, (2048 if unit > 1 else 1024) // width)
+    tall = min(64, _SPARSE_NUMBERS // width // (1 if unit > 1 else 2))
     blocks = triton.cdiv(V, tall)
     # Rows of a replica are computed one after another, because they read the same rows of the weight.
     _rows_kernel[(replicas * blocks, triton.cdiv(D, width))](

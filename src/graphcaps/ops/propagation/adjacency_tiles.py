@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.memo import remember
 from graphcaps.ops._triton.dispatch import needs_plain_operations
 from graphcaps.ops.propagation.propagation import edge_list
 from graphcaps.ops.ragged.tiles import TILE_HEIGHT, Tiles, tile_rows
@@ -62,18 +63,16 @@ def adjacency_tiles(edges: EdgeTable, segments: Segments, dtype: torch.dtype) ->
         return None
     if needs_plain_operations():
         return None
-    key = ("adjacency tiles", dtype)
-    if key not in edges.memo:
+
+    def make() -> AdjacencyTiles:
         tiles = tile_rows(segments)
         t, position, pairs = tiles.height, tiles.to_row[0], edge_list(edges)
         entry = position[pairs.target] * t + position[pairs.source] % t
         blocks = tiles.rows.shape[:-1].numel()
         adjacency = torch.zeros(blocks * t * t, dtype=dtype).index_fill_(0, entry, 1).view(blocks, t, t)
-        edges.memo[key] = AdjacencyTiles(
-            tiles, adjacency, *dense_matrices(adjacency, tiles.holes.view(blocks, t))
-        )
-    cached: AdjacencyTiles = edges.memo[key]
-    return cached
+        return AdjacencyTiles(tiles, adjacency, *dense_matrices(adjacency, tiles.holes.view(blocks, t)))
+
+    return remember(edges.memo, ("adjacency tiles", dtype), make)
 
 
 def keep_adjacency_tiles(edges: EdgeTable, matrices: AdjacencyTiles) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.errors import ShapeError
+from graphcaps.memo import remember
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
@@ -185,13 +186,12 @@ def _root(edges: EdgeTable, dtype: torch.dtype, normalised: bool) -> Tensor:
 
 def _product(edges: EdgeTable, num_kinds: int, dtype: torch.dtype, normalised: bool) -> _Product:
     """The entries, cached for the batch if there are no weights."""
-    key = ("modulated hop", num_kinds, dtype, normalised)
-    if edges.weight is not None:
+
+    def make() -> _Product:
         return _Product(edges, num_kinds, dtype, normalised)
-    if key not in edges.memo:
-        edges.memo[key] = _Product(edges, num_kinds, dtype, normalised)
-    cached: _Product = edges.memo[key]
-    return cached
+
+    key = ("modulated hop", num_kinds, dtype, normalised)
+    return remember(edges.memo, key, make) if edges.weight is None else make()
 
 
 class _ModulatedHop(torch.autograd.Function):

@@ -23,6 +23,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphcaps.memo import remember
 from graphcaps.ops._triton.arithmetic import tile_width
 from graphcaps.ops._triton.load_width import load_width
 from graphcaps.ops._triton.precision import dot_precision
@@ -613,7 +614,8 @@ def neighbour_lists(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
 
     ``[*lead, V]`` each, cached for the batch, which saves a product one dependent load. At padding 0, −1 and 0.
     """
-    if "lists" not in edges.memo:
+
+    def make() -> tuple[Tensor, Tensor, Tensor]:
         node = edges.node.contiguous()
         roots, count = (torch.empty_like(node, dtype=kind) for kind in (torch.float32, torch.int32))
         start = torch.empty_like(node)
@@ -621,9 +623,9 @@ def neighbour_lists(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
             _lists_kernel[(triton.cdiv(node.numel(), 512),)](
                 node, edges.ptr, roots, start, count, node.numel(), ROWS=512
             )
-        edges.memo["lists"] = roots, start, count
-    cached: tuple[Tensor, Tensor, Tensor] = edges.memo["lists"]
-    return cached
+        return roots, start, count
+
+    return remember(edges.memo, "lists", make)
 
 
 def hop_scale(edges: EdgeTable) -> Tensor:

@@ -87,9 +87,8 @@ class _NormalisedDenseHop(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             rows, gradient = u.flatten(-3, -2), g.flatten(-3, -2)
             statistics = mean, var, count
-            du = rows_gradient(rows, gradient, mask, weight, dweight, dbias, statistics, ctx.epsilon).view_as(
-                u
-            )
+            du = rows_gradient(rows, gradient, entries, weight, dweight, dbias, statistics, ctx.epsilon)
+            du = du.view_as(u)
         return du, dweight, dbias, None
 
 

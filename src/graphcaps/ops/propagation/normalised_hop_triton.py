@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.precision import dot_precision
-from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, rows_gradient
+from graphcaps.ops.batch_norm.batch_norm_triton import add_tables, mask_bytes, rows_gradient
 from graphcaps.ops.batch_norm.graph_moments_triton import graph_statistics
 from graphcaps.ops.propagation.neighbour_sum_triton import NormTerms, adjacency_product, hop_scale
 from graphcaps.ops.ragged.ragged_triton import MeanGradient
@@ -107,8 +107,6 @@ class _NormalisedHop(torch.autograd.Function):
         dbias, dweight = (sums.view_as(weight) for sums in add_tables(*tables))
         du = None
         if ctx.needs_input_grad[0]:
-            statistics = mean, var, count
-            du = rows_gradient(
-                u, g, segments.row_mask, weight, dweight, dbias, statistics, epsilon, extra_grad=extra_grad
-            )
+            mask, statistics = mask_bytes(segments.row_mask), (mean, var, count)
+            du = rows_gradient(u, g, mask, weight, dweight, dbias, statistics, epsilon, extra_grad=extra_grad)
         return du, dweight, dbias, *[None] * 7

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.memo import remember
 from graphcaps.ops._triton.dispatch import needs_plain_operations, select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
@@ -177,12 +178,13 @@ def neighbour_mean(x: Tensor, edges: EdgeTable) -> Tensor:
 
 def neighbour_count(edges: EdgeTable) -> Tensor:
     """Number of neighbours of each row, 0 at padding, ``[*lead, V]``."""
-    if "neighbour_count" not in edges.memo:
+
+    def make() -> Tensor:
         node = edges.node.clamp_min(0)  # offsets are of the whole store: only those of the batch are read
         count = edges.ptr[node + 1] - edges.ptr[node]
-        edges.memo["neighbour_count"] = count.masked_fill(edges.node < 0, 0)
-    cached: Tensor = edges.memo["neighbour_count"]
-    return cached
+        return count.masked_fill(edges.node < 0, 0)
+
+    return remember(edges.memo, "neighbour_count", make)
 
 
 def degrees(edges: EdgeTable) -> Tensor:
@@ -254,34 +256,31 @@ def _sparse_type(x: Tensor) -> torch.dtype:
 
 def _normalised(edges: EdgeTable, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Â of edges without weights over the flattened rows: off-diagonal entries, and the diagonal ``[F·V, 1]``."""
-    key = ("normalised", dtype)
-    if key not in edges.memo:
+
+    def make() -> tuple[Tensor, Tensor]:
         ptr, column, _ = flat_csr(edges)
         scale = (degrees(edges).reshape(-1).to(dtype) + 1).rsqrt_()
         values = scale.repeat_interleave(ptr[1:] - ptr[:-1], output_size=column.numel()) * scale[column]
         size = ptr.numel() - 1
-        edges.memo[key] = (csr_matrix(ptr, column, values, (size, size)), scale.square().unsqueeze(-1))
-    cached: tuple[Tensor, Tensor] = edges.memo[key]
-    return cached
+        return csr_matrix(ptr, column, values, (size, size)), scale.square().unsqueeze(-1)
+
+    return remember(edges.memo, ("normalised", dtype), make)
 
 
 def _matrix(edges: EdgeTable, dtype: torch.dtype) -> Tensor:
     """A over the flattened rows as a CSR matrix, cached for the batch if there are no weights."""
-    key = ("matrix", dtype)
-    if key in edges.memo:
-        cached: Tensor = edges.memo[key]
-        return cached
-    ptr, column, entry = flat_csr(edges)
-    values = (
-        column.new_ones(column.numel(), dtype=dtype)
-        if edges.weight is None
-        else edges.weight[entry].to(dtype)
-    )
-    size = ptr.numel() - 1
-    matrix = csr_matrix(ptr, column, values.detach(), (size, size))
-    if edges.weight is None:
-        edges.memo[key] = matrix
-    return matrix
+
+    def make() -> Tensor:
+        ptr, column, entry = flat_csr(edges)
+        values = (
+            column.new_ones(column.numel(), dtype=dtype)
+            if edges.weight is None
+            else edges.weight[entry].to(dtype)
+        )
+        size = ptr.numel() - 1
+        return csr_matrix(ptr, column, values.detach(), (size, size))
+
+    return remember(edges.memo, ("matrix", dtype), make) if edges.weight is None else make()
 
 
 def csr_matrix(ptr: Tensor, column: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -294,7 +293,8 @@ def csr_matrix(ptr: Tensor, column: Tensor, values: Tensor, shape: tuple[int, in
 
 def flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
     """Row offsets, and column and store entry of all entries, by index arithmetic, cached for the batch."""
-    if "csr" not in edges.memo:
+
+    def make() -> tuple[Tensor, Tensor, Tensor]:
         *lead, V = edges.node.shape
         node = edges.node.reshape(-1)
         real_node = node.clamp_min(0)
@@ -308,9 +308,9 @@ def flat_csr(edges: EdgeTable) -> tuple[Tensor, Tensor, Tensor]:
         if lead:  # neighbours stay inside their diagonal replica
             first = first + torch.arange(node.numel(), device=node.device) // V * V
         column = edges.neighbours[entry] + first[row]
-        edges.memo["csr"] = (ptr, column, entry)
-    cached: tuple[Tensor, Tensor, Tensor] = edges.memo["csr"]
-    return cached
+        return ptr, column, entry
+
+    return remember(edges.memo, "csr", make)
 
 
 def padded_entries(edges: EdgeTable, total: int, spare: int) -> tuple[Tensor, Tensor]:

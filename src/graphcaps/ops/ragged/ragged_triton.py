@@ -33,8 +33,11 @@ __all__ = [
 
 CHUNK = 512
 """Largest number of rows that one program sums, if graphs are split."""
-_STAGES = 4
-"""Tiles of rows that a sum loads at a time."""
+_STAGES, _NARROW = 4, 32
+"""Tiles of rows that a sum loads at a time, if they are wider than the second number. Most graphs have one tile of
+narrow rows, and numbers that are loaded ahead are copied one by one where a width is no multiple of four."""
+_SUM_NUMBERS = 2048
+"""Numbers of a tile of rows in a sum."""
 _GRADIENT_ROWS = 64
 """Rows of a graph that one program of the gradient of a product has, if the size of graphs is known."""
 
@@ -285,9 +288,9 @@ def ragged_sum(x: Tensor, ptr: Tensor, max_size: int | None) -> Tensor:
         L,
         rows_per_chunk(parts, V),
         D,
-        ROWS=32,
+        ROWS=min(128, _SUM_NUMBERS // DB),
         DB=DB,
-        STAGES=_STAGES,
+        STAGES=_STAGES if DB > _NARROW else 1,
         num_warps=4,
     )
     return out[0] if parts == 1 else out.sum(0)

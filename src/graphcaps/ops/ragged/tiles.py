@@ -3,6 +3,9 @@
 A graph of n rows has ⌈n / t⌉ tiles of t rows, and the last one has unused rows, called holes. Cost grows with the
 number of rows (at most t − 1 holes per graph), not with the largest graph. The product of a tile with a matrix of its
 graph is one entry of a batched matrix product.
+
+Graphs of equal size, ``[*lead, B, n, d]``, are tiles already: functions of tiles leave them as they are where ``tiles``
+is ``None``, so that a computation in tiles serves both.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcaps.memo import remember
 from graphcaps.ops._triton.dispatch import select
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.compilation import is_traced
@@ -48,7 +52,6 @@ class Tiles:
         holes (Tensor): True at positions without a row, ``[*lead, N, t]``.
         graph (Tensor): Graph of each tile, ``[*lead, N]``.
         position (Tensor): Position of each row, counted through all tiles, ``[*lead, V]``.
-        padding (Tensor, optional): True at padding rows, ``[*lead, V]``; ``None`` where to_tile is none.
         num_graphs (int): B.
         single (bool): Whether every graph is one tile, in order.
         to_tile (tuple): Flat row index of each position, and the holes, for :func:`to_tiles`.
@@ -59,7 +62,6 @@ class Tiles:
     holes: Tensor
     graph: Tensor
     position: Tensor
-    padding: Tensor | None
     num_graphs: int
     single: bool
     to_tile: tuple[Tensor, Tensor]
@@ -76,11 +78,7 @@ def tile_rows(segments: Segments, height: int = TILE_HEIGHT) -> Tiles:
     On a CPU their number is exact; on a GPU it is the bound V / t + B, which needs no host–device synchronisation.
     """
     height = _tile_height(segments, height)
-    key = ("tiles", height)
-    if key not in segments.memo:
-        segments.memo[key] = _split(segments, height)
-    tiles: Tiles = segments.memo[key]
-    return tiles
+    return remember(segments.memo, ("tiles", height), lambda: _split(segments, height))
 
 
 def keep_tiles(segments: Segments, tiles: Tiles) -> None:
@@ -127,7 +125,7 @@ def _split(segments: Segments, t: int) -> Tiles:
         position = position.masked_fill(padding, 0)
     to_tile = (flat_index(rows, V, axes=2), _mask_or_indices(holes))
     to_row = (flat_index(position, N * t), None if padding is None else _mask_or_indices(padding))
-    return Tiles(rows, holes, graph, position, padding, B, single, to_tile, to_row)
+    return Tiles(rows, holes, graph, position, B, single, to_tile, to_row)
 
 
 def _mask_or_indices(mask: Tensor) -> Tensor:
@@ -136,21 +134,25 @@ def _mask_or_indices(mask: Tensor) -> Tensor:
     return flat.nonzero().squeeze(-1) if flat.device.type == "cpu" and not is_traced() else flat
 
 
-def to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
+def to_tiles(x: Tensor, tiles: Tiles | None) -> Tensor:
     """Rows into tiles, ``[*lead, V, d]`` to ``[*lead, N, t, d]``; holes are zero."""
+    if tiles is None:
+        return x
     taken = take_rows(x.reshape(-1, x.size(-1)), *tiles.to_tile, *tiles.to_row)
     return taken.reshape(*tiles.rows.shape, x.size(-1))
 
 
-def from_tiles(x: Tensor, tiles: Tiles) -> Tensor:
-    """Tiles to_row into rows, ``[*lead, N, t, d]`` to ``[*lead, V, d]``; padding rows are zero."""
+def from_tiles(x: Tensor, tiles: Tiles | None) -> Tensor:
+    """Tiles into rows, ``[*lead, N, t, d]`` to ``[*lead, V, d]``; padding rows are zero."""
+    if tiles is None:
+        return x
     taken = take_rows(x.reshape(-1, x.size(-1)), *tiles.to_row, *tiles.to_tile)
     return taken.reshape(*tiles.position.shape, x.size(-1))
 
 
-def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
+def graphs_to_tiles(x: Tensor, tiles: Tiles | None) -> Tensor:
     """Values per graph copied to each of its tiles: ``[*lead, B, …]`` to ``[*lead, N, …]``."""
-    if tiles.single:
+    if tiles is None or tiles.single:
         return x
     lead = tiles.graph.shape[:-1]
     flat = x.reshape(-1, *x.shape[len(lead) + 1 :])
@@ -158,9 +160,9 @@ def graphs_to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
     return rows.reshape(*tiles.graph.shape, *flat.shape[1:])
 
 
-def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
+def sum_tiles(x: Tensor, tiles: Tiles | None) -> Tensor:
     """Sums over the tiles of each graph: ``[*lead, N, …]`` to ``[*lead, B, …]``."""
-    if tiles.single:
+    if tiles is None or tiles.single:
         return x
     lead, B = tiles.graph.shape[:-1], tiles.num_graphs
     flat = x.reshape(-1, *x.shape[len(lead) + 1 :])
@@ -169,7 +171,7 @@ def sum_tiles(x: Tensor, tiles: Tiles) -> Tensor:
 
 
 def is_single_graph(segments: Segments) -> bool:
-    """Whether all rows belong to one graph: then no row is gathered, and to_tile may be very many of them."""
+    """Whether all rows belong to one graph: then no row is gathered, and there may be very many."""
     return segments.num_graphs == 1 and not segments.padded and segments.index.dim() == 1
 
 
@@ -253,8 +255,19 @@ def take_rows(
         inverse_zero (Tensor, optional): Rows of ``x`` that are not taken, as a mask ``[N]`` or as indices.
             (default: none)
     """
+    if not torch.is_grad_enabled():  # as inside gradients that are written out
+        return _taken(x, index, zero)
     taken: Tensor = _Take.apply(x, index, zero, inverse, inverse_zero)
     return taken
+
+
+def _taken(x: Tensor, index: Tensor, zero: Tensor | None) -> Tensor:
+    taken = x.index_select(0, index)
+    if zero is None:
+        return taken
+    if zero.dtype == torch.bool:
+        return taken.masked_fill_(zero.unsqueeze(-1), 0)
+    return taken.index_fill_(0, zero, 0)
 
 
 class _Take(torch.autograd.Function):
@@ -269,12 +282,7 @@ class _Take(torch.autograd.Function):
         ctx: Any, x: Tensor, index: Tensor, zero: Tensor | None, inverse: Tensor, inverse_zero: Tensor | None
     ) -> Tensor:
         ctx.save_for_backward(index, zero, inverse, inverse_zero)
-        taken = x.index_select(0, index)
-        if zero is None:
-            return taken
-        if zero.dtype == torch.bool:
-            return taken.masked_fill_(zero.unsqueeze(-1), 0)
-        return taken.index_fill_(0, zero, 0)
+        return _taken(x, index, zero)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

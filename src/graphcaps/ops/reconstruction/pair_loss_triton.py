@@ -506,9 +506,9 @@ def pair_sums(
     return PairSums(partial, grad_z, sums, T)
 
 
-def prepare_tiles(z: Tensor, edges: EdgeTable, segments: Segments) -> None:
-    """Makes the table of tiles that :func:`pair_sums` reads for ``z [*lead, V, d]``, and keeps it with the edges."""
-    _, tiles = _tiles(z.size(-2), segments.num_graphs, z.size(-1), dot_precision())
+def prepare_tiles(d: int, edges: EdgeTable, segments: Segments) -> None:
+    """Makes the table of tiles that :func:`pair_sums` reads for capsules of length d, and keeps it with the edges."""
+    _, tiles = _tiles(segments.num_rows, segments.num_graphs, d, dot_precision())
     tile_table(edges, tiles.height, segments)
 
 

@@ -75,12 +75,12 @@ def route_channels(
 
     def assign(T: Tensor) -> Tensor:
         T = T.unflatten(-1, (C, d)).transpose(-3, -2)  # [*lead, B, C, J, d]
-        return ((T if tiles is None else graphs_to_tiles(T, tiles)) @ H.mT).softmax(-2)
+        return (graphs_to_tiles(T, tiles) @ H.mT).softmax(-2)
 
     def weighted_sum(c: Tensor | None) -> Tensor:
-        G = H.sum(-2, keepdim=True) if c is None else c @ H
-        if segments is not None and tiles is not None:
-            G = sum_tiles(G, tiles) / segments.sizes.clamp_min(1).to(G.dtype)[..., None, None, None]
+        G = sum_tiles(H.sum(-2, keepdim=True) if c is None else c @ H, tiles)
+        if segments is not None:
+            G = G / segments.sizes.clamp_min(1).to(G.dtype)[..., None, None, None]
         G = G.transpose(-3, -2).flatten(-2)  # [*lead, B, J, C d]
         return G.squeeze(-2) if c is None else G
 

@@ -14,8 +14,6 @@ Votes are not stored: :math:`v_{j|i} \cdot \hat u_j = h_i \cdot W_j \hat u_j + e
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -23,7 +21,7 @@ from graphcaps.ops.ragged.tiles import from_tiles, graphs_to_tiles, sum_tiles, t
 from graphcaps.ops.routing.factored import append_ones
 from graphcaps.types import Contributions, Routing, Segments
 
-__all__ = ["dense_contributions", "routing_contributions"]
+__all__ = ["routing_contributions"]
 
 
 @torch.no_grad()
@@ -31,7 +29,7 @@ def routing_contributions(
     h: Tensor,
     weight: Tensor,
     bias: Tensor,
-    segments: Segments,
+    segments: Segments | None,
     routing: Routing,
     *,
     residual: Tensor | None = None,
@@ -40,63 +38,26 @@ def routing_contributions(
     """Contributions to the output capsules of a routing of V input capsules of B graphs.
 
     Args:
-        h (Tensor): Propagated input capsules, ``[*lead, V, d]``.
+        h (Tensor): Propagated input capsules, ``[*lead, V, d]``, or ``[*lead, B, n, d]`` without segments.
         weight (Tensor): W, ``[*lead, J, d, d']``.
         bias (Tensor): e, ``[*lead, J, d']``.
-        segments (Segments): Which row belongs to which graph.
+        segments (Segments, optional): Which row belongs to which graph; ``None`` if every graph has n input capsules.
         routing (Routing): Result of the routing.
         residual (Tensor, optional): The residual, ``[*lead, B, 1, d']``.
         after_squash (bool): Whether it is added to the capsules of ``routing``, as in the formulation of the paper;
             otherwise they contain it. (default: False)
     """
-    tiles = tile_rows(segments)
+    tiles = None if segments is None else tile_rows(segments)
     H = to_tiles(append_ones(h), tiles)  # [*lead, N, t, d + 1]
     C = to_tiles(routing.assignment, tiles)  # [*lead, N, t, J]
-
-    def project(T: Tensor) -> tuple[Tensor, Tensor]:
-        votes = C * (H @ graphs_to_tiles(T, tiles).mT)
-        return from_tiles(votes, tiles), sum_tiles(votes.sum(-2), tiles)
-
-    return _decompose(project, weight, bias, routing.capsules, residual, after_squash)
-
-
-@torch.no_grad()
-def dense_contributions(
-    h: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    routing: Routing,
-    *,
-    residual: Tensor | None = None,
-    after_squash: bool = False,
-) -> Contributions:
-    """The same for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``."""
-    H = append_ones(h)
-
-    def project(T: Tensor) -> tuple[Tensor, Tensor]:
-        votes = routing.assignment * (H @ T.mT)
-        return votes, votes.sum(-2)
-
-    return _decompose(project, weight, bias, routing.capsules, residual, after_squash)
-
-
-def _decompose(
-    project: Callable[[Tensor], tuple[Tensor, Tensor]],
-    weight: Tensor,
-    bias: Tensor,
-    squashed: Tensor,
-    residual: Tensor | None,
-    after_squash: bool,
-) -> Contributions:
-    r"""The decomposition, from a function that projects all weighted votes.
-
-    ``project`` maps :math:`W_j x_j` and :math:`e_j \cdot x_j`, ``[*lead, B, J, d + 1]``, of vectors x to the weighted
-    votes times x, and to their sums over the input capsules of a graph, ``[*lead, B, J]``.
-    """
     W = torch.cat([weight, bias.unsqueeze(-2)], -2)  # [*lead, J, d + 1, d']
+    squashed = routing.capsules
 
     def along(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        votes, sums = project(torch.einsum("...jde,...bje->...bjd", W, x))
+        """Weighted votes and residual times the vectors x, and the sums of the former over the input capsules."""
+        T = torch.einsum("...jde,...bje->...bjd", W, x)
+        votes = C * (H @ graphs_to_tiles(T, tiles).mT)
+        sums = sum_tiles(votes.sum(-2), tiles)
         return votes, sums, torch.zeros_like(sums) if residual is None else (residual * x).sum(-1)
 
     direction, length = _direction(squashed)
@@ -105,9 +66,11 @@ def _decompose(
     factor = torch.where(total > 0, length / total, 0).unsqueeze(-1)
     if residual is None or not after_squash:
         votes, _, rest = along(direction * factor)
-        return Contributions(votes, rest)
-    final, _ = _direction(squashed + residual)
-    return Contributions(along(final * factor)[0], along(final)[2])
+    else:
+        final, _ = _direction(squashed + residual)
+        votes, _, _ = along(final * factor)
+        rest = (residual * final).sum(-1)
+    return Contributions(from_tiles(votes, tiles), rest)
 
 
 def _direction(capsules: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from graphcaps.ops._triton.dispatch import needs_plain_operations
-from graphcaps.ops.ragged.tiles import Tiles, graphs_to_tiles, sum_tiles, to_tiles
+from graphcaps.ops.ragged.tiles import Tiles, from_tiles, graphs_to_tiles, sum_tiles, to_tiles
 from graphcaps.ops.squash import plain_squash, squash, squash_backward, squash_with_derivative
 from graphcaps.types import Routing
 
-__all__ = ["is_detached_form", "route_detached"]
+__all__ = ["capsules_of_assignment", "is_detached_form", "route_detached"]
 
 
 def is_detached_form(h: Tensor, detach: bool) -> bool:
@@ -55,20 +55,17 @@ class _RouteDetached(torch.autograd.Function):
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         h, weight, bias, residual, tiles, iterations, epsilon = inputs
         lead = weight.shape[:-3]
-        J, d = weight.shape[-3:-1]
+        J = weight.size(-3)
         single = lead.numel() == 1  # without an axis of one replica, products of three axes need no reshaping
-        H = pad(h, (0, 1), value=1)
-        if tiles is not None:
-            rows = H.view(-1, d + 1).index_select(0, tiles.to_tile[0]).index_fill_(0, tiles.to_tile[1], 0)
-            H = rows.view(*tiles.rows.shape, d + 1)
+        H = to_tiles(pad(h, (0, 1), value=1), tiles)
         W = torch.cat([weight, bias.unsqueeze(-2)], -2)  # [*lead, J, d + 1, d']
         r = None if residual is None else residual.transpose(-3, -2)  # [*lead, 1, B, d']
         if single:
             H, W = H.reshape(H.shape[-3:]), W.reshape(W.shape[-3:])
             r = None if r is None else r.reshape(r.shape[-3:])
         Wt, Ht = W.mT, H.mT
-        G = H.sum(-2) if tiles is None else _to_graphs(H.sum(-2), tiles, lead, single)
-        G = (G / J).unsqueeze(-3)  # [*lead, 1, B, d + 1], of assignments 1 / J
+        G = _to_graphs(H.sum(-2), tiles, lead, single) / J  # of assignments 1 / J
+        G = G.unsqueeze(-3)  # [*lead, 1, B, d + 1]
         if single:
             G = G.expand(J, -1, -1)
         T = c = None
@@ -80,10 +77,8 @@ class _RouteDetached(torch.autograd.Function):
                 T.baddbmm_(u, Wt)
             else:
                 T += u @ Wt
-            b = T.transpose(-3, -2)
-            c = _product(b if tiles is None else _to_tiles(b, tiles, lead, single), Ht).softmax(-2)
-            G = _product(c, H)  # [*lead, N, J, d + 1]
-            G = (G if tiles is None else _to_graphs(G, tiles, lead, single)).transpose(-3, -2)
+            c = _product(_to_tiles(T.transpose(-3, -2), tiles, lead, single), Ht).softmax(-2)
+            G = _to_graphs(_product(c, H), tiles, lead, single).transpose(-3, -2)  # [*lead, J, B, d + 1]
         if r is None:
             s = _product(G, W)
         elif single:
@@ -116,16 +111,13 @@ class _RouteDetached(torch.autograd.Function):
         dresidual = g.sum(-3).reshape(residual.shape) if needs_residual else None
         dh = None
         if needs_h:
-            dG = _product(g, W.mT).transpose(-3, -2)  # [*lead, B, J, d]
-            dG = dG if tiles is None else _to_tiles(dG, tiles, lead, ctx.single)
+            dG = _to_tiles(_product(g, W.mT).transpose(-3, -2), tiles, lead, ctx.single)  # [*lead, N, J, d]
             if c is None:
-                dh = (dG.sum(-2, keepdim=True) / W.size(-3)).expand(*dG.shape[:-2], _height(h, tiles), d)
+                height = _tile_shape(h, tiles)[-1]
+                dh = (dG.sum(-2, keepdim=True) / W.size(-3)).expand(*dG.shape[:-2], height, d)
             else:
                 dh = _product(c.mT, dG)  # [*lead, N, t, d]
-            if tiles is not None:
-                rows = dh.reshape(-1, d).index_select(0, tiles.to_row[0])
-                dh = rows if tiles.to_row[1] is None else rows.index_fill_(0, tiles.to_row[1], 0)
-            dh = dh.reshape(h.shape)
+            dh = from_tiles(dh, tiles).reshape(h.shape)
         return dh, dweight, dbias, dresidual, None, None, None
 
 
@@ -134,60 +126,57 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return torch.bmm(a, b) if a.dim() == 3 and b.dim() == 3 else a @ b
 
 
-def _to_graphs(x: Tensor, tiles: Tiles, lead: torch.Size, single: bool) -> Tensor:
+def _to_graphs(x: Tensor, tiles: Tiles | None, lead: torch.Size, single: bool) -> Tensor:
     """:func:`sum_tiles`, also of tensors without an axis of one replica."""
-    if tiles.single or not single:
+    if tiles is None or tiles.single or not single:
         return sum_tiles(x, tiles)
     total = sum_tiles(x.reshape(*lead, *x.shape), tiles)
     return total.reshape(total.shape[len(lead) :])
 
 
-def _to_tiles(x: Tensor, tiles: Tiles, lead: torch.Size, single: bool) -> Tensor:
+def _to_tiles(x: Tensor, tiles: Tiles | None, lead: torch.Size, single: bool) -> Tensor:
     """:func:`graphs_to_tiles`, also of tensors without an axis of one replica."""
-    if tiles.single or not single:
+    if tiles is None or tiles.single or not single:
         return graphs_to_tiles(x, tiles)
     copied = graphs_to_tiles(x.reshape(*lead, *x.shape), tiles)
     return copied.reshape(copied.shape[len(lead) :])
 
 
-def _height(h: Tensor, tiles: Tiles | None) -> int:
-    return h.size(-2) if tiles is None else tiles.height
+def _tile_shape(h: Tensor, tiles: Tiles | None) -> torch.Size:
+    """``[*lead, N, t]``, or without tiles ``[*lead, B, n]``."""
+    return h.shape[:-1] if tiles is None else tiles.rows.shape
 
 
 def _assignment(c: Tensor | None, h: Tensor, tiles: Tiles | None, J: int) -> Tensor:
     """c of every row, ``[*lead, V, J]`` or ``[*lead, B, n, J]``; 0 at padding, 1 / J after a single iteration."""
-    if tiles is None:
-        shape = (*h.shape[:-1], J)
-        return h.new_full(shape, 1 / J) if c is None else c.mT.reshape(shape)
-    index, padding = tiles.to_row
-    n = index.numel()
-    rows = h.new_full((n, J), 1 / J) if c is None else c.mT.reshape(-1, J).index_select(0, index)
-    if padding is not None:
-        rows.index_fill_(0, padding, 0)
-    return rows.view(*tiles.position.shape, J)
+    c = h.new_full((*_tile_shape(h, tiles), J), 1 / J) if c is None else c.mT
+    return from_tiles(c, tiles).reshape(*h.shape[:-1], J)
+
+
+def capsules_of_assignment(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    tiles: Tiles | None,
+    assignment: Tensor,
+    residual: Tensor | None,
+    epsilon: float,
+) -> Tensor:
+    """Output capsules, ``[*lead, B, J, d']``, of input capsules whose assignment is known, ``[*lead, V, J]``.
+
+    Other arguments are those of :func:`route_detached`. The gradient is that of the operations, of any order.
+    """
+    C = to_tiles(assignment, tiles)  # [*lead, N, t, J]
+    G, m = sum_tiles(C.mT @ to_tiles(h, tiles), tiles), sum_tiles(C.sum(-2), tiles)
+    s = torch.einsum("...bjd,...jde->...bje", G, weight) + m.unsqueeze(-1) * bias.unsqueeze(-3)
+    return squash(s if residual is None else s + residual, epsilon)
 
 
 def _second_derivative(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients with a graph of their own, through operations that autograd records.
-
-    The assignments are constants, so they are those of this forward pass.
-    """
+    """The gradients with a graph of their own; the assignments are constants, those of this forward pass."""
     h, weight, bias, residual, _, c, *_ = ctx.saved_tensors
-    tiles: Tiles | None = ctx.tiles
-    J = weight.size(-3)
-    if c is None:
-        rows = h.new_full((), 1 / J).expand(*h.shape[:-1], J)
-    elif tiles is None:
-        rows = c.mT.reshape(*h.shape[:-1], J)
-    else:
-        rows = _assignment(c, h, tiles, J)
-    if tiles is None:
-        G, m = rows.mT @ h, rows.sum(-2)
-    else:
-        C = to_tiles(rows.contiguous(), tiles)
-        G, m = sum_tiles(C.mT @ to_tiles(h, tiles), tiles), sum_tiles(C.sum(-2), tiles)
-    s = torch.einsum("...bjd,...jde->...bje", G, weight) + m.unsqueeze(-1) * bias.unsqueeze(-3)
-    u = squash(s if residual is None else s + residual, ctx.epsilon)
+    assignment = _assignment(c, h, ctx.tiles, weight.size(-3))
+    u = capsules_of_assignment(h, weight, bias, ctx.tiles, assignment, residual, ctx.epsilon)
     inputs = [
         x for x, needed in zip((h, weight, bias, residual), ctx.needs_input_grad, strict=False) if needed
     ]

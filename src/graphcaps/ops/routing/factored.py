@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from graphcaps.ops.ragged.tiles import (
+    Tiles,
     from_tiles,
     graphs_to_tiles,
     is_single_graph,
@@ -62,7 +63,37 @@ def route_factored(
     """
     if is_single_graph(segments):
         return _route_one(h, weight, bias, iterations, residual, detach, epsilon)
-    tiles = tile_rows(segments)
+    return _route(h, weight, bias, tile_rows(segments), iterations, residual, detach, epsilon)
+
+
+def route_dense_factored(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    iterations: int,
+    residual: Tensor | None = None,
+    detach: bool = True,
+    epsilon: float = RELEASED_EPSILON,
+    sums: Tensor | None = None,
+) -> Routing:
+    """The same for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
+
+    The assignment is ``[*lead, B, n, J]``. ``sums``, those of h over each graph, are not needed here.
+    """
+    return _route(h, weight, bias, None, iterations, residual, detach, epsilon)
+
+
+def _route(
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    tiles: Tiles | None,
+    iterations: int,
+    residual: Tensor | None,
+    detach: bool,
+    epsilon: float,
+) -> Routing:
+    """Routes ``h [*lead, V, d]`` in tiles, or ``[*lead, B, n, d]`` without."""
     if is_detached_form(h, detach):
         return route_detached(h, weight, bias, tiles, iterations, residual, epsilon)
     H = to_tiles(append_ones(h), tiles)  # [*lead, N, t, d + 1]; zero in the unused rows of a tile
@@ -75,7 +106,7 @@ def route_factored(
 
     u, c = iterate(assign, weighted_sum, weight, bias, iterations, residual, detach, epsilon)
     J = weight.size(-3)
-    c = H.new_full((), 1 / J).expand(*H.shape[:-1], J) if c is None else c.mT
+    c = H.new_full((*H.shape[:-1], J), 1 / J) if c is None else c.mT
     return Routing(u, from_tiles(c, tiles))
 
 
@@ -104,35 +135,6 @@ def _route_one(
     u, c = iterate(assign, weighted_sum, weight, bias, iterations, residual, detach, epsilon)
     J = weight.size(-3)
     return Routing(u, h.new_full((h.size(-2), J), 1 / J) if c is None else c.mT)
-
-
-def route_dense_factored(
-    h: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    iterations: int,
-    residual: Tensor | None = None,
-    detach: bool = True,
-    epsilon: float = RELEASED_EPSILON,
-    sums: Tensor | None = None,
-) -> Routing:
-    """The same for graphs with the same number n of input capsules, ``h [*lead, B, n, d]``.
-
-    The assignment is ``[*lead, B, n, J]``. ``sums``, those of h over each graph, are not needed here.
-    """
-    if is_detached_form(h, detach):
-        return route_detached(h, weight, bias, None, iterations, residual, epsilon)
-    H = append_ones(h)
-
-    def assign(T: Tensor) -> Tensor:
-        return (T @ H.mT).softmax(-2)
-
-    def weighted_sum(c: Tensor | None) -> Tensor:
-        return H.sum(-2) if c is None else c @ H
-
-    u, c = iterate(assign, weighted_sum, weight, bias, iterations, residual, detach, epsilon)
-    J = weight.size(-3)
-    return Routing(u, h.new_full((*h.shape[:-1], J), 1 / J) if c is None else c.mT)
 
 
 def append_ones(h: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.ops._triton.dispatch import kernels_available, select, uses_reference
 from graphcaps.ops.autocast import full_precision
 from graphcaps.ops.routing.factored import route_dense_factored, route_factored
-from graphcaps.ops.routing.iterations import route_dense_traced, route_traced
+from graphcaps.ops.routing.iterations import route_traced
 from graphcaps.ops.routing.naive import route_naive
 from graphcaps.ops.squash import RELEASED_EPSILON
 from graphcaps.types import Routing, Segments
@@ -114,7 +114,7 @@ def route_dense(
     """
     if trace:
         _check_trace(detach)
-        return route_dense_traced(h, weight, bias, iterations, residual, epsilon)
+        return route_traced(h, weight, bias, None, iterations, residual, epsilon)
     B, n = h.shape[-3:-1]
     tensors = (h, weight, bias, residual)
     form = select("route_dense", route_dense_factored, *tensors, max_size=n, num_graphs=B)

@@ -58,7 +58,7 @@ from graphcaps.ops.routing.capsule_update_triton import (
 )
 from graphcaps.ops.routing.weighted_sum_triton import Rows, assign_and_sum, sum_rows, tile_options
 
-__all__ = ["RouteWithGradient", "capsule_and_mass_gradients"]
+__all__ = ["RouteWithGradient"]
 
 PARAMETER_TILES = WeightTiles(groups=1, registers=128)
 """Of the gradient of the weights. With all iterations there is more to read than with the last, so tiles are wider."""
@@ -177,17 +177,6 @@ def _capsule_gradients(
         B, L, J, rows.parts, rows.fixed_size, CHUNK, D, E, ctx.epsilon, int(add),
         LAST=last, CUT=rows.parts > 1, PRECISION=ctx.precision, **options,
     )  # fmt: skip
-
-
-def capsule_and_mass_gradients(
-    weight: Tensor, bias: Tensor, du: Tensor, s: Tensor, rows: Rows, ctx: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of s ``[L, J, B, d']``, G ``[L, J, B, d]`` and m ``[L, J, B]``, from that of u ``[L, B, J, d']``."""
-    L, J, D, E = weight.shape
-    ds, dG, dm = s.new_empty(L, J, rows.B, E), s.new_empty(L, J, rows.B, D), s.new_empty(L, J, rows.B)
-    # There is no later iteration, whose T and τ would have a gradient.
-    _capsule_gradients(weight, bias, du, s[None], ds[None], dG[None], dm[None], dm, dm, None, 0, rows, ctx)
-    return ds, dG, dm
 
 
 def _assignment_gradients(

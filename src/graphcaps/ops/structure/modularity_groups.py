@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CYCLE_WEIGHT", "cycle_edges", "modularity", "modularity_groups"]
+__all__ = ["CYCLE_WEIGHT", "cycle_edges", "modularity_groups"]
 
 CYCLE_WEIGHT = 2.0
 """Weight of an edge on a cycle; every other edge has weight 1."""
@@ -96,16 +96,6 @@ def modularity_groups(source: Index, target: Index, graph: Index) -> Index:
         np.add.at(volume, into, volume[moved])
         pairs = pairs.relabel(merged)
     return _roots(group)
-
-
-def modularity(source: Index, target: Index, groups: Index) -> float:
-    """Q of :func:`modularity_groups` for any groups of one graph; 0 without edges."""
-    if not len(source):
-        return 0.0
-    weight = np.where(cycle_edges(source, target, len(groups)), CYCLE_WEIGHT, 1.0)
-    inside = weight[groups[source] == groups[target]].sum() / weight.sum()
-    degree = np.bincount(groups[np.concatenate([source, target])])
-    return float(inside - (degree**2).sum() / (2 * len(source)) ** 2)
 
 
 def cycle_edges(source: Index, target: Index, num_nodes: int) -> NDArray[np.bool_]:

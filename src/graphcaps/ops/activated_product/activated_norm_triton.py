@@ -13,43 +13,11 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from graphcaps.ops._triton.arithmetic import fast_reciprocal
-from graphcaps.ops.batch_norm.batch_norm_triton import (
-    Grid,
-    add_tables,
-    mask_bytes,
-    real_rows,
-    row_statistics,
-    rows_of_entry,
-    running_statistics,
-)
+from graphcaps.ops.batch_norm.batch_norm_triton import Grid, add_tables, real_rows, rows_of_entry
 
-__all__ = ["NormedRows", "activate_rows", "activated_gradients", "activated_norm"]
-
-
-def activated_norm(
-    x: Tensor,
-    mask: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    running: tuple[Tensor, Tensor],
-    residual: Tensor | None,
-    *,
-    gated: bool,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-) -> Tensor:
-    """As :func:`graphcaps.ops.batch_norm.activated_norm.activated_norm`, in float32."""
-    x, mask = x.contiguous(), mask_bytes(mask)
-    if training:
-        mean, var, count = row_statistics(x.detach(), mask, running, momentum)
-    else:
-        (mean, var), count = running_statistics(running), None
-    y: Tensor = _ActivatedNorm.apply(x, weight, bias, residual, mask, mean, var, count, gated, epsilon)
-    return y
+__all__ = ["NormedRows", "activate_rows", "activated_gradients"]
 
 
 class NormedRows(NamedTuple):
@@ -112,34 +80,6 @@ def activated_gradients(
         TRAINED=count is not None, ROWS=g.rows, **options,
     )  # fmt: skip
     return dx, dweight, dbias
-
-
-class _ActivatedNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        residual: Tensor | None,
-        mask: Tensor | None,
-        mean: Tensor,
-        var: Tensor,
-        count: Tensor | None,
-        gated: bool,
-        epsilon: float,
-    ) -> Tensor:
-        rows = NormedRows(epsilon, x, mask, mean, var, count, weight.contiguous(), bias.contiguous())
-        ctx.save_for_backward(*rows[1:])
-        ctx.gated, ctx.epsilon = gated, epsilon
-        return activate_rows(rows, residual, gated)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        grad, rows = grad.contiguous(), NormedRows(ctx.epsilon, *ctx.saved_tensors)
-        gradients = activated_gradients(rows, grad, ctx.gated, of_rows=ctx.needs_input_grad[0])
-        return *gradients, grad if ctx.needs_input_grad[3] else None, *[None] * 6
 
 
 @triton.jit
