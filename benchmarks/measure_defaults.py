@@ -45,6 +45,8 @@ from graphcaps.training.device import choose_device
 
 METRICS = ("accuracy", "balanced_accuracy", "roc_auc", "pr_auc", "mcc", "log_loss", "brier", "ece")
 PATIENCE: int = HGCNClassifier().patience or 0
+SELECTION = "centred mean"
+"""Rule of ``graphcaps evaluate`` for the epoch; rows without one were selected by the mean of the last epochs."""
 
 
 def calibrated_on_validation(found: GraphPredictions) -> dict[str, Any]:
@@ -102,10 +104,16 @@ def row_of(record: SeedRecord) -> dict[str, Any]:
             for way, values in metrics.items()
         },
         "patience": PATIENCE,
+        "selection": SELECTION,
         "config": record.config.as_dict(),
         "versions": record.versions,
         "hardware": record.hardware,
     }
+
+
+def rule_of(row: Mapping[str, Any]) -> tuple[int, str | None]:
+    """Patience and rule for the epoch of a stored row."""
+    return row["patience"], row.get("selection")
 
 
 def paper_preset(name: str, folder: Path) -> list[float]:
@@ -200,14 +208,16 @@ def main() -> None:
             print(name, row["seed"], row["accuracy"], row["seconds"], "s", file=sys.stderr, flush=True)
 
     done = [
-        (row["dataset"], row["seed"], RunConfig.from_dict(row["config"]).as_dict(), row["patience"])
+        (row["dataset"], row["seed"], RunConfig.from_dict(row["config"]).as_dict(), *rule_of(row))
         for row in rows
     ]
     tasks = []
     for name in arguments.datasets:
         config = configured(name, arguments, graphcaps.load_dataset(name)).as_dict()
-        if any(key[0] == name and key[2:] != (config, PATIENCE) for key in done):
-            raise SystemExit(f"{arguments.out} holds {name} under another configuration: name another file")
+        if any(key[0] == name and key[2:] != (config, PATIENCE, SELECTION) for key in done):
+            raise SystemExit(
+                f"{arguments.out} holds {name} under another configuration or rule for the epoch: name another file"
+            )
         finished_seeds = {key[1] for key in done if key[0] == name}
         if not set(range(arguments.seeds)) <= finished_seeds:
             tasks.append(name)

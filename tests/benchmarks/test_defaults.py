@@ -14,6 +14,7 @@ from benchmarks.measure_default_candidates import CHOSEN
 from benchmarks.pages import defaults
 
 import graphcaps
+from graphcaps.evaluation.epoch_records import EpochRecords
 from graphcaps.presets import load_preset
 from graphcaps.reproduction.published import paper_datasets
 from graphcaps.training.auto_config import resolve_config
@@ -66,3 +67,18 @@ def test_errors_of_context_are_those_of_folds_that_share_graphs(tmp_path: Path) 
     values = defaults.context_values(tmp_path)
     assert "| `gin-2` | -3.2 | -2.5 ± 1.5 | -4.0 ± 1.5 |" in values["context"]
     assert values["context_lower"].endswith("2 of 2 data sets, by more than two standard errors on 1.")
+
+
+def test_the_rule_of_train_takes_the_lowest_mean_of_the_last_epochs() -> None:
+    """Of 24 epochs the last four can be selected; the lowest loss of all, in the first epoch, cannot."""
+    validation_loss = np.full((1, 24), 100)
+    validation_loss[0, [0, 21, 22]] = [0, 200, 50]
+    numbers = np.zeros((1, 24), dtype=np.int64)
+    right = np.arange(24)[None]
+    size = np.array([100])
+    curves = EpochRecords(numbers, numbers, validation_loss, numbers, right, size, size, size)
+    # Mean losses of epochs 21 to 24, times 21: 2000, 2200, 2150, 2150.
+    assert defaults.trailing_accuracy(curves) == 20.0
+    validation_loss[0, 0] = 1000
+    # Now 3000, 2200, 2150, 2150: the earliest of equals.
+    assert defaults.trailing_accuracy(curves) == 22.0

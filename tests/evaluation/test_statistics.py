@@ -92,6 +92,18 @@ def test_the_ratio_is_that_of_the_trainings_that_are_compared() -> None:
     assert fold_ratio(10, "paper") == 1 / 9
     with pytest.raises(ArgumentError, match="'folds' must be more than 2"):
         fold_ratio(2)
+    with pytest.raises(
+        ArgumentError, match=r"^fold_ratio: 'protocol' must be 'held-out' or 'paper', got 'heldout'"
+    ):
+        fold_ratio(10, "heldout")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ratio", [0, math.inf, math.nan])
+def test_a_ratio_is_finite_and_above_zero(ratio: float) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"^corrected_t_test: 'test_ratio' must be a finite number above 0"
+    ):
+        corrected_t_test(FIRST, SECOND, ratio)
 
 
 def test_the_ratio_of_a_ledger_counts_graphs() -> None:

@@ -18,6 +18,7 @@ from graphcaps.chemistry.rdkit_pool import call_rdkit
 from graphcaps.data.convert.networkx_graphs import to_networkx
 from graphcaps.data.datasets.element_labels import EDGE_LABEL_BONDS, NODE_LABEL_ELEMENTS
 from graphcaps.data.datasets.planted_parts import planted_parts
+from graphcaps.data.features.truncate import TruncationWarning
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError
 from graphcaps.explanation import counterfactual_search as module
@@ -210,6 +211,14 @@ def test_graphs_that_cannot_be_edited_have_a_note(planted: Any) -> None:
     result = counterfactuals(model, single)
     assert result.sentence == "No counterfactuals: the graph has less than two nodes."
     assert len(result) == 0
+
+
+def test_a_truncated_graph_is_announced_once() -> None:
+    store = planted_parts(num_graphs=24)
+    model = train_small(store, max_nodes=10)
+    with pytest.warns(TruncationWarning) as announced:
+        counterfactuals(model, store[0])
+    assert len(announced) == 1
 
 
 def test_a_bare_network_and_several_graphs_are_refused(planted: Any) -> None:

@@ -60,6 +60,8 @@ def fold_ratio(folds: int, protocol: Protocol = "held-out") -> float:
         folds (int): Number of folds k.
         protocol (str): ``"held-out"`` or ``"paper"``. (default: ``"held-out"``)
     """
+    if protocol not in ("held-out", "paper"):
+        raise ArgumentError("fold_ratio", "protocol", "be 'held-out' or 'paper'", repr(protocol))
     others = 2 if protocol == "held-out" else 1
     if folds <= others:
         raise ArgumentError("fold_ratio", "folds", f"be more than {others}", folds)
@@ -87,9 +89,13 @@ def corrected_standard_error(values: np.ndarray, test_ratio: float) -> float:
         values (ndarray): One value per fold, ``[F]``, such as an accuracy or a difference of two.
         test_ratio (float): Test graphs divided by training graphs, from :func:`fold_ratio` or :func:`split_ratio`.
     """
-    if not (test_ratio > 0 and math.isfinite(test_ratio)):
-        raise ArgumentError("corrected_standard_error", "test_ratio", "be above 0", test_ratio)
+    _check_ratio("corrected_standard_error", test_ratio)
     return math.sqrt((1 / len(values) + test_ratio) * float(np.var(values, ddof=1)))
+
+
+def _check_ratio(owner: str, test_ratio: float) -> None:
+    if not (test_ratio > 0 and math.isfinite(test_ratio)):
+        raise ArgumentError(owner, "test_ratio", "be a finite number above 0", test_ratio)
 
 
 def corrected_t_test(first: np.ndarray, second: np.ndarray, test_ratio: float) -> PairedTest:
@@ -109,6 +115,7 @@ def corrected_t_test(first: np.ndarray, second: np.ndarray, test_ratio: float) -
         test_ratio (float): Test graphs divided by training graphs of the trainings that are compared: 1/8 for ten folds
             of the protocol held-out, 1/9 for those of the paper's; from :func:`fold_ratio` or :func:`split_ratio`.
     """
+    _check_ratio("corrected_t_test", test_ratio)
     one, two = (np.atleast_2d(np.asarray(values, dtype=np.float64)) for values in (first, second))
     if one.shape[1] != two.shape[1] or one.shape[1] < 2:
         raise ShapeError(

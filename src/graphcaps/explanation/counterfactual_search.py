@@ -73,7 +73,7 @@ def counterfactuals(model: FittedModel, graph: Any) -> Counterfactuals:
     if len(checked.store) != 1:
         raise ArgumentError("counterfactuals", "graph", "be one graph", f"{len(checked.store)} graphs")
     checked.require()
-    (result,) = find_counterfactuals(model, checked, explain_store(model, checked))
+    (result,) = find_counterfactuals(model, checked, explain_store(model, checked.without_warnings()))
     return result
 
 
