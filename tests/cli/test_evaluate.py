@@ -401,9 +401,8 @@ def test_help_has_an_example() -> None:
     [
         ("--epochs", 6, "--seeds", 2),
         ("--epochs", 6, "--group", 2, "--metric", "roc-auc", "--class-weight", "balanced"),
-        ("--epochs", 50, "--patience", 3),
     ],
-    ids=["seeds", "groups", "patience"],
+    ids=["seeds", "groups"],
 )
 def test_the_printed_metrics_are_those_of_the_written_predictions(
     root: Path, tmp_path: Path, options: tuple[object, ...]
@@ -411,6 +410,18 @@ def test_the_printed_metrics_are_those_of_the_written_predictions(
     path = tmp_path / "p.csv"
     result = run(root, "OWN", *FAST, *options, "--predictions", path)
     check_predictions(result, path)
+
+
+def test_predictions_of_folds_that_stop_at_different_epochs(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphcaps.training.early_stopping.MIN_STEPS", 1)  # an epoch has one step
+    path, out = tmp_path / "p.csv", tmp_path / "out"
+    result = run(root, "OWN", *FAST, "--epochs", 50, "--patience", 3, "--predictions", path, "--out", out)
+    check_predictions(result, path)
+    ((record,),) = (ledger.records for ledger in ResultsStore(out).ledgers())
+    assert len(set(record.curves.fold_epochs.tolist())) > 1
+    assert record.curves.fold_epochs.max() < 50
 
 
 def check_predictions(result: Result, path: Path) -> None:

@@ -243,6 +243,15 @@ def short_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(early_stopping, "MIN_STEPS", 1)
 
 
+def test_patience_counts_epochs_of_ten_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All epochs are compared, nothing is progress, and an epoch has one step: two epochs of patience are twenty."""
+    monkeypatch.setattr(early_stopping, "WINDOW", 1)
+    monkeypatch.setattr(early_stopping, "MIN_DELTA", 10.0)
+    config = GIN.with_training(epochs=40, batch_size=len(STORE))
+    (record,) = cross_validate(STORE, config, folds=3, patience=2).records
+    assert record.curves.fold_epochs.tolist() == [30] * 3  # they count from epoch 10 on
+
+
 @pytest.mark.parametrize(
     ("config", "groups"),
     # Groups of 3 mix the folds of two seeds, and the last is smaller; those of 1 are trained alone.

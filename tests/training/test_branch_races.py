@@ -77,6 +77,7 @@ def _track(
     tracker.install(monkeypatch)
     with use_kernels("always"), use_precision(precision):
         adam = ReplicaAdam(model, 2)
+        adam.set_rate(0.01)  # with a rate of zero an update would write what was there, which is no write
         step = TrainingStep(model, adam, EpochMetrics(2, torch.device("cpu")), loss or LossOptions())
         recorder: Any = None  # the step is not recorded here
         runner = BucketedRunner(step, store, feature_table(graphs.x.float(), store), 2, 1, 4, recorder)

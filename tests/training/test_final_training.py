@@ -401,6 +401,16 @@ def test_choose_device() -> None:
 
 
 # ---------------------------------------------------------------------- early stopping, calibration, class weights
+def test_patience_counts_epochs_of_ten_steps(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All epochs are compared, nothing is progress, and an epoch has two steps: two epochs of patience are ten."""
+    for name, value in (("WINDOW", 1), ("MIN_DELTA", 10.0), ("MIN_STEPS", 10)):
+        monkeypatch.setattr(f"graphcaps.training.early_stopping.{name}", value)
+    config = CONFIG.with_training(epochs=30, batch_size=12)  # of 24 graphs
+    result = train_final(store, config, validation=0.2, device="cpu", patience=2)
+    assert len(result.history) == 15  # they count from epoch 5 on
+    assert str(result.training["rule"]).endswith("stopped: no progress above 10.0 in 10 epochs, 2 epochs of 10 steps")
+
+
 def test_patience_stops_the_run_and_is_part_of_the_fingerprint() -> None:
     config = RunConfig(
         model_arguments={"capsule_dim": 8, "num_capsules": (4,), "num_factors": 2},

@@ -43,7 +43,10 @@ MIN_DELTA = 0.0005
 
 
 def epoch_scale(replicas: Sequence[Replica], config: TrainConfig) -> np.ndarray:
-    """How many epochs of each replica have as many steps as one epoch of :data:`MIN_STEPS`, at least 1, ``[F]``."""
+    """How many epochs of each replica have as many steps as one epoch of :data:`MIN_STEPS`, at least 1, ``[F]``.
+
+    Graphs without nodes count, though no model is trained on them: the splits are enough to compute it.
+    """
     steps = [
         config.batches_per_epoch or -(-replica.train.numel() // config.batch_size) for replica in replicas
     ]
@@ -126,12 +129,12 @@ class EarlyStopping(Callback):
     """Stops each replica whose criterion has not fallen by :data:`MIN_DELTA` for a number of epochs.
 
     The criterion, validation loss or one minus a metric, is the :func:`trailing_criterion`, from the first full window
-    on. A loop ends when all its replicas have stopped. Everything is computed from the history, so a checkpoint needs
+    on, or as many times later as ``scale`` says. A loop ends when all its replicas have stopped. Everything is computed from the history, so a checkpoint needs
     no further tensors.
 
     Args:
         patience (int): Number of epochs without an improvement.
-        scale (ndarray): Result of :func:`epoch_scale`, which window and patience are multiplied by.
+        scale (ndarray): Result of :func:`epoch_scale`, which the first epoch and the patience are multiplied by.
     """
 
     name = "stopping"

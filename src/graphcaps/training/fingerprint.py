@@ -14,7 +14,7 @@ from graphcaps.training.replicas import Replica
 
 __all__ = ["NUMERICS_VERSION", "data_digest", "describe_differences", "run_fingerprint", "weights_digest"]
 
-NUMERICS_VERSION = 3
+NUMERICS_VERSION = 4
 """Version of the arithmetic. Increase it when the same configuration, data and seed give other weights."""
 
 # Digests are reported in words.

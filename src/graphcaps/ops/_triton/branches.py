@@ -48,7 +48,7 @@ class Branch:
             self._end.record(self._stream)
 
     def join(self) -> None:
-        """Has all later launches wait for the branch. The first call counts."""
+        """Has later launches of the current stream wait for the branch. The first call counts."""
         if self._end is not None:
             torch.cuda.current_stream().wait_event(self._end)
         self._end, self._tensors = None, ()

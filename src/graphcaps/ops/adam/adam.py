@@ -102,7 +102,7 @@ def adam_update_fused_cpu_(
 
     The function of ``torch.optim`` sorts the parameters by device and type first, which takes as long as the update.
     """
-    if not parameters:  # no replica has a batch
+    if not parameters:  # none has a gradient
         return
     torch._fused_adam_(
         parameters, grads, first, second, [], steps,
