@@ -408,7 +408,9 @@ def test_patience_counts_epochs_of_ten_steps(store: GraphStore, monkeypatch: pyt
     config = CONFIG.with_training(epochs=30, batch_size=12)  # of 24 graphs
     result = train_final(store, config, validation=0.2, device="cpu", patience=2)
     assert len(result.history) == 15  # they count from epoch 5 on
-    assert str(result.training["rule"]).endswith("stopped: no progress above 10.0 in 10 epochs, 2 epochs of 10 steps")
+    assert str(result.training["rule"]).endswith(
+        "stopped: no progress above 10.0 in 10 epochs, 2 epochs of 10 steps"
+    )
 
 
 def test_patience_stops_the_run_and_is_part_of_the_fingerprint() -> None:

@@ -129,8 +129,8 @@ class EarlyStopping(Callback):
     """Stops each replica whose criterion has not fallen by :data:`MIN_DELTA` for a number of epochs.
 
     The criterion, validation loss or one minus a metric, is the :func:`trailing_criterion`, from the first full window
-    on, or as many times later as ``scale`` says. A loop ends when all its replicas have stopped. Everything is computed from the history, so a checkpoint needs
-    no further tensors.
+    on, or as many times later as ``scale`` says. A loop ends when all its replicas have stopped. Everything is computed
+    from the history, so a checkpoint needs no further tensors.
 
     Args:
         patience (int): Number of epochs without an improvement.
