@@ -19,6 +19,10 @@ from graphcaps.data.class_names import class_name, describe_quantities, is_missi
         ((-2, "-2.0"), "-2"),
         ((1000, "1e3"), "1000"),
         (("12345678901234567", 12345678901234567), "12345678901234567"),
+        (("100000000000000000000", 10**20, 1e20, "1e20"), "100000000000000000000"),
+        (("007",), "007"),
+        (("0.50", "0.5"), "0.5"),
+        (("00", "00 "), "00"),
         ((True, np.bool_(True), "True"), "True"),
         (("active", " active"), "active"),
     ],
@@ -33,7 +37,10 @@ def test_other_text_stays_as_it_is(text):
 
 
 def test_long_numbers_stay_apart_and_short():
-    assert class_name("12345678901234567890") != class_name("12345678901234567891")
+    for one, other in (("12345678901234567890", "12345678901234567891"), (10**30, 10**30 + 1), (10**60, 10**60 + 1)):
+        assert class_name(one) != class_name(other)
+    identifier = str(2**128 - 1)
+    assert class_name(identifier) == identifier
     assert len(class_name("1e300")) < 10
 
 
@@ -61,5 +68,6 @@ def test_fractions_as_classes_are_a_quantity():
     assert "numbers such as '6.1': models predict classes, not quantities" in describe_quantities(
         ["5", "6.1", "6.2", "7.75", "8.3", "9.01"]
     )
+    assert describe_quantities(["1E+30", "2E+300", "3", "4", "5"]) == ""  # without an error
     for classes in (["0.5", "1", "2"], [str(n) for n in range(20)], ["0.1", "0.2", "a", "b", "c", "d", "e"]):
         assert describe_quantities(classes) == ""

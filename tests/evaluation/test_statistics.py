@@ -61,6 +61,9 @@ def test_seeds_are_averaged_and_are_no_further_pairs() -> None:
 def test_equal_differences() -> None:
     assert corrected_t_test(FIRST, FIRST, 0.25).p == 1
     assert corrected_t_test(np.array([0.5, 0.5]), np.array([0.25, 0.25]), 0.25).p == 0
+    # Two thirds more on every fold: equal but for rounding.
+    found = corrected_t_test(np.array([1.0, 0.9, 0.8]), np.array([1, 0.9, 0.8]) - 2 / 3, 1 / 8)
+    assert (found.p, found.standard_error, found.statistic) == (0, 0, math.inf)
 
 
 def test_false_positive_rate() -> None:

@@ -1,7 +1,8 @@
 """Class labels of graphs as names: the one rule for tables, files, arrays and objects of other libraries.
 
 * A number is one class by its value, however it is written: 1, 1.0, ``"1"``, ``"1.0"`` and ``"1e0"`` are the class
-  ``1``. The name is the shortest decimal form.
+  ``1``. The name is the shortest decimal form, with all its digits.
+* Digits after a leading zero, as in ``"007"``, are a code, and a class as they are written.
 * A truth value is the class ``True`` or ``False``, as pandas writes it to CSV. It is not the class ``1`` or ``0``.
 * Any other text is a class as it is written, without spaces at its ends; case counts.
 * Empty text, ``None``, NaN and the words of :data:`MISSING_WORDS` are missing labels.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 
@@ -29,9 +30,9 @@ __all__ = [
 MISSING_WORDS = frozenset({"nan", "NaN", "NAN", "NA", "N/A", "n/a", "<NA>", "#N/A", "None", "null", "NULL"})
 """Text in a column of class labels that marks a missing label, as other programs write it."""
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _MIN_QUANTITIES = 5  # so many fractions as classes are a measured quantity
-_MAX_DIGITS = 18  # longer numbers are written with an exponent
+_MAX_DIGITS = 40  # longer numbers are written with an exponent; identifiers of 128 bits have up to 39
 
 
 def class_name(value: object) -> str:
@@ -41,8 +42,8 @@ def class_name(value: object) -> str:
         value: Text, a number or a truth value, of Python or numpy.
 
     Example:
-        >>> [class_name(value) for value in (1, 1.0, "1.0", "0.50", True, " yes")]
-        ['1', '1', '1', '0.5', 'True', 'yes']
+        >>> [class_name(value) for value in (1, 1.0, "1.0", "0.50", "007", True, " yes")]
+        ['1', '1', '1', '0.5', '007', 'True', 'yes']
     """
     text = str(value.item() if isinstance(value, np.generic) else value).strip()
     return _shortest(Decimal(text)) if _NUMBER.fullmatch(text) else text
@@ -115,7 +116,7 @@ def describe_quantities(names: Sequence[str]) -> str:
         "The classes are numbers such as '4.1': models predict classes, not quantities; make classes of them, such as \
 above and below a threshold."
     """
-    fractions = [name for name in names if _NUMBER.fullmatch(name) and Decimal(name) % 1]
+    fractions = [name for name in names if _NUMBER.fullmatch(name) and _decimals(_without_zeros(Decimal(name)))]
     if len(fractions) < max(_MIN_QUANTITIES, len(names) / 2):
         return ""
     return (
@@ -128,10 +129,20 @@ def _some(texts: list[str], separator: str = ", ") -> str:
     return separator.join([*texts[:3], *(["…"] if len(texts) > 3 else [])])
 
 
+def _without_zeros(number: Decimal) -> Decimal:
+    """The same number without trailing zeros. The usual context of ``decimal`` would round it to 28 digits."""
+    return number.normalize(Context(prec=len(number.as_tuple().digits)))
+
+
+def _decimals(number: Decimal) -> int:
+    """Number of digits after the decimal point."""
+    return max(0, -int(number.as_tuple().exponent))
+
+
 def _shortest(number: Decimal) -> str:
     """The shortest decimal form, without trailing zeros; −0 is 0."""
-    short = number.normalize()
+    short = _without_zeros(number)
     if not short:
         return "0"
-    digits = max(short.adjusted() + 1, -int(short.as_tuple().exponent))
+    digits = max(short.adjusted() + 1, _decimals(short))
     return format(short, "f") if digits <= _MAX_DIGITS else str(short)

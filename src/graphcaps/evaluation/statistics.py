@@ -121,9 +121,10 @@ def corrected_t_test(first: np.ndarray, second: np.ndarray, test_ratio: float) -
         raise ShapeError(
             "corrected_t_test", "first, second", "have the same folds, two or more", [*one.shape, *two.shape]
         )
-    delta = 100 * (one.mean(0) - two.mean(0))
+    delta = np.round(100 * (one.mean(0) - two.mean(0)), 9)  # equal differences may differ by rounding
     n, mean, error = len(delta), float(delta.mean()), corrected_standard_error(delta, test_ratio)
-    if error == 0:  # all differences are equal
+    if np.ptp(delta) == 0:
+        mean = float(delta[0])
         p = 1.0 if mean == 0 else 0.0
         return PairedTest(mean, 0.0, 0.0 if mean == 0 else math.copysign(math.inf, mean), p, n, (mean, mean))
     t = mean / error
