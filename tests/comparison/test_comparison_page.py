@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphcaps.comparison.comparison import Comparison, ComparisonCell
@@ -72,6 +74,68 @@ def test_a_narrow_page_scrolls_tables_and_the_picture_inside_it(
     table = page.locator("section.dataset .scroll").first
     table.evaluate("element => element.scrollLeft = element.scrollWidth")
     assert page.locator("section.dataset td.model").first.bounding_box()["x"] >= 0
+
+
+WARNING = "A: hgcn has hardly learned: its training accuracy (with dropout) is 50.0 %."
+
+
+def warned(comparison: Comparison) -> Comparison:
+    """The comparison, in which the baseline has hardly learned on one data set."""
+    cells = [
+        replace(cell, warning=WARNING if (cell.dataset, cell.model) == ("A", "hgcn") else "")
+        for cell in comparison.cells.values()
+    ]
+    return Comparison(cells)
+
+
+def test_a_model_that_has_hardly_learned_is_named_above_the_tables(
+    comparison: Comparison, tmp_path: Path, visit: Any
+) -> None:
+    assert 'class="warnings"' not in comparison_page(comparison)
+    path = tmp_path / "index.html"
+    path.write_text(comparison_page(warned(comparison)), "utf-8")
+    page = visit(path)
+    assert page.locator(".warnings li").all_inner_texts() == [WARNING]
+    box, table = page.locator(".warnings").bounding_box(), page.locator("table").first.bounding_box()
+    assert box["y"] + box["height"] < table["y"]
+    assert page.locator("body").inner_text().count(WARNING) == 1  # not among the explanations below
+    assert "Caution: hgcn has hardly learned on A." in page.locator(".facts").inner_text()
+    marks = page.locator("section.dataset tr.warned .mark")
+    assert marks.all_inner_texts() == ["hardly learned"]
+    assert page.locator("section.dataset tr.warned td.model").get_attribute("data-value") == "hgcn"
+    assert page.locator("section:nth-of-type(2) tr.warned .mark").inner_text() == "hardly learned on A"
+
+
+def test_models_of_a_data_set_have_one_axis() -> None:
+    """The curves of one model begin at 20 %, those of the other at 80 %."""
+    cells = []
+    for model, low in (("hgcn", 0.2), ("gin", 0.8)):
+        made_record = record(0)
+        curves = made_record.curves
+        rows = {
+            name: np.round(
+                np.linspace(low, 1, curves.num_epochs)
+                * getattr(curves, f"{name.split('_')[0]}_graphs")[:, None]
+            ).astype(int)
+            for name in ("train_right", "validation_right")
+        }
+        key = replace(made_record.key, dataset="A", variant=model)
+        cells.append(
+            ComparisonCell(
+                "A", model, Ledger((replace(made_record, key=key, curves=replace(curves, **rows)),))
+            )
+        )
+    text = comparison_page(Comparison(cells))
+    charts = re.findall(r"<h4>(\w+)</h4><svg.*?</svg>", text)
+    assert charts == ["hgcn", "gin"]
+    axes = [
+        re.findall(r'class="tick end" x="29.0" y="[\d.]+">(\d+)<', chart)
+        for chart in re.findall(r"<svg viewBox=\"0 0 236.*?</svg>", text)
+    ]
+    assert axes[0] == axes[1]
+    assert axes[0][0] in ("10", "20")
+    # The dropout of training is named.
+    assert "training accuracy, during the epoch, with the dropout of the model" in text
 
 
 def test_models_of_equal_rank_are_all_named(comparison: Comparison) -> None:

@@ -9,6 +9,7 @@ from graphcaps.comparison.comparison_tables import (
     dataset_table,
     explanations,
     latex,
+    learning_warnings,
     markdown,
     matrix_tables,
     notes,
@@ -95,6 +96,30 @@ def test_an_overview_of_several_data_sets_has_ranks_twin_free_accuracies_and_c()
     assert twin_free.rows[1] == ("hgcn", *[f"{ledger.twin_free.mean:.2f}"] * 2)
     assert twin_free.rows[0] == ("gin", "–", "–")
     assert upper.rows[1] == ("hgcn", *[f"{ledger.C.mean:.2f}"] * 2)
+
+
+def test_models_that_have_hardly_learned_are_named_above_the_tables_and_marked() -> None:
+    warning = "A: hgcn has hardly learned."
+    cells = [
+        ComparisonCell(
+            name, model, Ledger((made(name, model, right),)), warning=warning if name in warned else ""
+        )
+        for model, right, warned in (("hgcn", HGCN, "ABCD"), ("gin", GIN, "A"), ("wl", MAJORITY, ""))
+        for name in "ABCD"
+    ]
+    found = Comparison(cells)
+    assert learning_warnings(found) == [warning] * 5
+    assert notes(found) == ["A note.", *[warning] * 5]
+    assert dict(dataset_table(found, "A").marks) == {"hgcn": "hardly learned", "gin": "hardly learned"}
+    assert dict(dataset_table(found, "B").marks) == {"hgcn": "hardly learned"}
+    marks = {"hgcn": "hardly learned on 4 data sets", "gin": "hardly learned on A"}
+    assert dict(matrix_tables(found)[0].marks) == marks
+    paragraphs = markdown(Comparison(cells[:1] + cells[8:9])).split("\n\n")
+    assert paragraphs[0] == f"**Caution.** {warning}"
+    assert paragraphs[1] == "### A"
+    assert "| hgcn (hardly learned) | 78.75 |" in paragraphs[2]
+    assert warning not in "".join(paragraphs[1:])
+    assert "hgcn (hardly learned) & 78.75" in latex(found)
 
 
 def test_notes_of_several_models_are_one_sentence() -> None:

@@ -20,9 +20,10 @@ from graphcaps.comparison.comparison_tables import (
     ComparisonTable,
     dataset_table,
     explanations,
+    learning_warnings,
     matrix_tables,
-    notes,
     rank_sentence,
+    record_notes,
 )
 from graphcaps.comparison.rank_diagram import rank_diagram
 from graphcaps.evaluation.ledger import Ledger, choose_epochs
@@ -54,6 +55,7 @@ def comparison_page(comparison: Comparison, *, title: str = "Comparison of model
         "script": script,
         "lead": _escape(_lead(comparison)),
         "facts": _facts(comparison),
+        "warnings": _warnings(comparison),
         "sections": "\n".join(_sections(comparison)),
         "foot": f"Written by graphcaps {library_versions()['graphcaps']}. This file sends no network requests.",
     }
@@ -127,17 +129,44 @@ def _facts(comparison: Comparison) -> str:
         for model, tested in comparison.tests(dataset).items():
             if tested.is_significant:
                 (above if tested.test.difference > 0 else below).append(f"{model} on {dataset}")
+    cautions: dict[str, str] = {}
     if any(comparison.tests(dataset) for dataset in comparison.datasets):
-        facts.append((f"significantly above {comparison.baseline}", f"{len(above)}", _listed(above)))
-        facts.append((f"significantly below {comparison.baseline}", f"{len(below)}", _listed(below)))
+        for name, models in (("above", above), ("below", below)):
+            title = f"significantly {name} {comparison.baseline}"
+            facts.append((title, f"{len(models)}", _listed(models)))
+            cautions[title] = _baseline_caution(comparison)
     if comparison.failures:
         failed = [f"{cell.model} on {cell.dataset}" for cell in comparison.failures]
         facts.append(("failed", f"{len(failed)}", _listed(failed)))
     return "".join(
         f'<div class="fact"><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd>'
-        f'<dd class="fact-note">{_escape(note)}</dd></div>'
+        f'<dd class="fact-note">{_escape(note)}</dd>'
+        + (
+            f'<dd class="fact-note caution">{_escape(caution)}</dd>'
+            if (caution := cautions.get(name))
+            else ""
+        )
+        + "</div>"
         for name, value, note in facts
     )
+
+
+def _baseline_caution(comparison: Comparison) -> str:
+    """A sentence if the baseline has hardly learned, so that differences to it say little; else ""."""
+    cells = (comparison.cells.get((dataset, comparison.baseline)) for dataset in comparison.datasets)
+    names = [cell.dataset for cell in cells if cell is not None and cell.warning]
+    if not names:
+        return ""
+    return f"Caution: {comparison.baseline} has hardly learned on {_listed(names)}."
+
+
+def _warnings(comparison: Comparison) -> str:
+    """A box with the models that have hardly learned; "" without any."""
+    found = learning_warnings(comparison)
+    if not found:
+        return ""
+    listed = "".join(f"<li>{_escape(sentence)}</li>" for sentence in found)
+    return f'<section class="warnings" aria-label="Cautions"><h2>Caution</h2><ul>{listed}</ul></section>'
 
 
 def _listed(names: list[str], limit: int = 6) -> str:
@@ -158,7 +187,7 @@ def _sections(comparison: Comparison) -> list[str]:
         title = "Results" if len(comparison.datasets) == 1 else dataset
         sections.append(_section(title, table + _charts(comparison, dataset), "dataset"))
     meanings = "".join(
-        f"<li>{_escape(sentence)}</li>" for sentence in (*explanations(comparison), *notes(comparison))
+        f"<li>{_escape(sentence)}</li>" for sentence in (*explanations(comparison), *record_notes(comparison))
     )
     sections.append(_section("What the numbers mean", f'<ul class="sentences">{meanings}</ul>'))
     return sections
@@ -177,7 +206,7 @@ def _table(table: ComparisonTable, comparison: Comparison) -> str:
         for number, name in enumerate(table.head)
     )
     best = {column: _largest(table, column) for column in range(1, len(table.head))}
-    rows = []
+    rows, marks = [], dict(table.marks)
     for row in table.rows:
         cells = []
         for column, (name, text) in enumerate(zip(table.head, row, strict=True)):
@@ -191,9 +220,19 @@ def _table(table: ComparisonTable, comparison: Comparison) -> str:
             if text == "failed":
                 classes.append("failed")
             sort = text if column == 0 else "" if number is None else f"{number:g}"
-            cells.append(f'<td class="{" ".join(classes)}" data-value="{_escape(sort)}">{_escape(text)}</td>')
-        kind = ' class="base"' if row[0] == comparison.baseline else ""
-        rows.append(f"<tr{kind}>{''.join(cells)}</tr>")
+            mark = (
+                f'<small class="mark">{_escape(marks[text])}</small>' if column == 0 and text in marks else ""
+            )
+            cells.append(
+                f'<td class="{" ".join(classes)}" data-value="{_escape(sort)}">{_escape(text)}{mark}</td>'
+            )
+        kinds = [
+            name
+            for name, applies in (("base", row[0] == comparison.baseline), ("warned", row[0] in marks))
+            if applies
+        ]
+        attribute = f' class="{" ".join(kinds)}"' if kinds else ""
+        rows.append(f"<tr{attribute}>{''.join(cells)}</tr>")
     for model, reason in table.failures:
         name = f'<td class="model" data-value="{_escape(model)}">{_escape(model)}</td>'
         rows.append(
@@ -219,16 +258,25 @@ def _largest(table: ComparisonTable, column: int) -> float | None:
 # ---------------------------------------------------------------------- learning curves
 def _charts(comparison: Comparison, dataset: str) -> str:
     """A small chart per model with epochs, inside a block that can be closed; "" if no model has epochs."""
-    charts = []
-    for model in comparison.models:
-        ledger = comparison.ledger(dataset, model)
-        if ledger is not None and ledger.selects_epochs:
-            charts.append(f'<div class="card"><h4>{_escape(model)}</h4>{_chart(ledger)}</div>')
-    if not charts:
+    ledgers = {
+        model: ledger
+        for model in comparison.models
+        if (ledger := comparison.ledger(dataset, model)) is not None and ledger.selects_epochs
+    }
+    if not ledgers:
         return ""
+    curves = {model: _curves(ledger) for model, ledger in ledgers.items()}
+    # One axis for all models of a data set, so that charts side by side can be compared.
+    lowest = min(float(np.nanmin(values)) for pair in curves.values() for values in pair)
+    low = 10 * np.floor(10 * lowest) / 100
+    charts = [
+        f'<div class="card"><h4>{_escape(model)}</h4>{_chart(ledger, *curves[model], low)}</div>'
+        for model, ledger in ledgers.items()
+    ]
     second = "validation" if any(ledger.of("held-out") for ledger in comparison.ledgers) else "test"
     legend = (
-        '<ul class="legend"><li><span class="swatch"></span>training accuracy</li>'
+        '<ul class="legend"><li><span class="swatch"></span>training accuracy, during the epoch, with the dropout of '
+        "the model</li>"
         f'<li><span class="swatch validation"></span>{second} accuracy</li>'
         + (
             '<li><span class="swatch kept"></span>held-out epoch, median of folds</li>'
@@ -243,8 +291,11 @@ def _charts(comparison: Comparison, dataset: str) -> str:
     return f"<details{is_open}><summary>{heading}</summary>{legend}{grid}</details>"
 
 
-def _chart(ledger: Ledger) -> str:
-    """Training and validation accuracy by epoch (test accuracy where there is no validation set), as SVG."""
+def _curves(ledger: Ledger) -> tuple[np.ndarray, np.ndarray]:
+    """Training and validation accuracy by epoch, mean over folds and seeds, ``[E]`` each.
+
+    The second is the test accuracy where there is no validation set.
+    """
     records = ledger.of("held-out") or ledger.of("paper")
     is_held_out = bool(ledger.of("held-out"))
     epochs = min(record.curves.num_epochs for record in records)
@@ -253,8 +304,18 @@ def _chart(ledger: Ledger) -> str:
         record.curves.validation_accuracy if is_held_out else record.curves.test_accuracy
         for record in records
     ]
-    other = np.mean([np.nanmean(each[:, :epochs], 0) for each in others], 0)
-    low = 10 * np.floor(10 * min(float(train.min()), float(other.min()))) / 100
+    return train, np.mean([np.nanmean(each[:, :epochs], 0) for each in others], 0)
+
+
+def _chart(ledger: Ledger, train: np.ndarray, other: np.ndarray, low: float) -> str:
+    """Two curves of accuracies by epoch, as SVG.
+
+    Args:
+        ledger (Ledger): The results, for the selected epochs and the label.
+        train, other (ndarray): From :func:`_curves`.
+        low (float): Lower end of the vertical axis, from 0 to 1; the upper end is 1.
+    """
+    epochs, records = len(train), ledger.of("held-out")
     left, right, top, bottom = 34.0, 228.0, 8.0, 118.0
 
     def x(epoch: float) -> float:
@@ -278,7 +339,7 @@ def _chart(ledger: Ledger) -> str:
         f'<text class="tick end" x="{right}" y="{bottom + 16}">{epochs:,} epochs</text>'
     )
     mark = ""
-    if is_held_out:
+    if records:
         chosen = [choose_epochs(record)["held-out"].epochs for record in records]
         middle = min(float(np.median(np.concatenate(chosen))), epochs)
         mark = f'<line class="kept" x1="{x(middle):.1f}" y1="{top}" x2="{x(middle):.1f}" y2="{bottom}"/>'

@@ -15,13 +15,16 @@ __all__ = [
     "format_difference",
     "format_p",
     "latex",
+    "learning_warnings",
     "markdown",
     "matrix_tables",
     "notes",
     "rank_sentence",
+    "record_notes",
 ]
 
 DASH = "–"
+_MAX_MARKED = 3  # data sets named in the row of a model
 _MATRICES = {
     "Held-out accuracy": "held-out",
     "Held-out accuracy without twins": "twin-free",
@@ -38,12 +41,14 @@ class ComparisonTable:
         head (tuple): Name of each column; the first column holds names of models, the others numbers.
         rows (tuple): Cells of each row.
         failures (tuple): Model and reason of each row that has no numbers.
+        marks (tuple): Model and a few words for each row whose numbers say little, such as "hardly learned".
     """
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     failures: tuple[tuple[str, str], ...] = ()
+    marks: tuple[tuple[str, str], ...] = ()
 
 
 def dataset_table(comparison: Comparison, dataset: str) -> ComparisonTable:
@@ -83,7 +88,9 @@ def dataset_table(comparison: Comparison, dataset: str) -> ComparisonTable:
         rows.append(tuple(row))
     failed = [cell for cell in comparison.failures if cell.dataset == dataset]
     failures = tuple((cell.model, cell.failure) for cell in failed)
-    return ComparisonTable(dataset, tuple(head), tuple(rows), failures)
+    warned = (cell for cell in comparison.cells.values() if cell.dataset == dataset and cell.warning)
+    marks = tuple((cell.model, "hardly learned") for cell in warned)
+    return ComparisonTable(dataset, tuple(head), tuple(rows), failures, marks)
 
 
 def matrix_tables(comparison: Comparison) -> list[ComparisonTable]:
@@ -107,8 +114,21 @@ def matrix_tables(comparison: Comparison) -> list[ComparisonTable]:
         if name == "held-out" and mean_ranks:
             head = (*head, "mean rank")
             rows = [(*row, f"{mean_ranks[row[0]]:.2f}" if row[0] in mean_ranks else DASH) for row in rows]
-        tables.append(ComparisonTable(title, head, tuple(rows)))
+        tables.append(ComparisonTable(title, head, tuple(rows), marks=_matrix_marks(comparison)))
     return tables
+
+
+def _matrix_marks(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """Each model that has hardly learned on some data sets, and these; their number if there are more than three."""
+    datasets: dict[str, list[str]] = {}
+    for cell in comparison.cells.values():
+        if cell.warning:
+            datasets.setdefault(cell.model, []).append(cell.dataset)
+    where = {
+        model: ", ".join(names) if len(names) <= _MAX_MARKED else f"{len(names)} data sets"
+        for model, names in datasets.items()
+    }
+    return tuple((model, f"hardly learned on {words}") for model, words in where.items())
 
 
 def rank_sentence(comparison: Comparison) -> str:
@@ -162,9 +182,28 @@ def explanations(comparison: Comparison) -> list[str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
+    """Notes of the records, and the models that have hardly learned.
+
+    Args:
+        comparison (Comparison): The results.
+    """
+    return [*record_notes(comparison), *learning_warnings(comparison)]
+
+
+def learning_warnings(comparison: Comparison) -> list[str]:
+    """A sentence for each model that has hardly learned, so that its row says little about it.
+
+    Args:
+        comparison (Comparison): The results.
+    """
+    return [cell.warning for cell in comparison.cells.values() if cell.warning]
+
+
+def record_notes(comparison: Comparison) -> list[str]:
     """Notes of the records, each once; those that differ in the name of the model only are one, with all names.
 
-    Models that have hardly learned follow.
+    Args:
+        comparison (Comparison): The results.
     """
     models: dict[str, list[str]] = {}
     for ledger in comparison.ledgers:
@@ -172,28 +211,27 @@ def notes(comparison: Comparison) -> list[str]:
         for note in ledger.notes:
             names = models.setdefault(name.sub("\0", note), [])
             names += [ledger.variant] if ledger.variant not in names else []
-    joined = [note.replace("\0", ", ".join(names)) for note, names in models.items()]
-    return [*joined, *(cell.warning for cell in comparison.cells.values() if cell.warning)]
+    return [note.replace("\0", ", ".join(names)) for note, names in models.items()]
 
 
 def markdown(comparison: Comparison) -> str:
-    """All tables in Markdown."""
-    parts = []
+    """All tables in Markdown, below the warnings."""
+    parts = [f"**Caution.** {_escaped(warning)}\n" for warning in learning_warnings(comparison)]
     for table in _tables(comparison):
-        lines = [f"| {' | '.join(row)} |" for row in (table.head, *table.rows)]
+        lines = [f"| {' | '.join(row)} |" for row in (table.head, *_marked_rows(table))]
         lines.insert(1, f"|---|{'---:|' * (len(table.head) - 1)}")
-        text = f"### {table.title}\n\n" + "\n".join(lines).replace("*", "\\*") + "\n"
+        text = f"### {table.title}\n\n" + _escaped("\n".join(lines)) + "\n"
         text += "".join(f"\n{model}: {reason}\n" for model, reason in table.failures)
         parts.append(text)
-    sentences = [*explanations(comparison), rank_sentence(comparison), *notes(comparison)]
-    return "\n".join([*parts, " ".join(filter(None, sentences)).replace("*", "\\*") + "\n"])
+    sentences = [*explanations(comparison), rank_sentence(comparison), *record_notes(comparison)]
+    return "\n".join([*parts, _escaped(" ".join(filter(None, sentences))) + "\n"])
 
 
 def latex(comparison: Comparison) -> str:
     """All tables in LaTeX; needs the package ``booktabs``."""
     parts = []
     for table in _tables(comparison):
-        lines = [" & ".join(map(_tex, row)) + r" \\" for row in table.rows]
+        lines = [" & ".join(map(_tex, row)) + r" \\" for row in _marked_rows(table)]
         lines += [
             rf"{_tex(model)} & \multicolumn{{{len(table.head) - 1}}}{{l}}{{failed}} \\"
             for model, _ in table.failures
@@ -224,6 +262,17 @@ def format_p(tested: TestedDifference | None) -> str:
 def _tables(comparison: Comparison) -> list[ComparisonTable]:
     overview = matrix_tables(comparison) if len(comparison.datasets) > 1 else []
     return [*overview, *(dataset_table(comparison, dataset) for dataset in comparison.datasets)]
+
+
+def _escaped(text: str) -> str:
+    """Text without emphasis by accident in Markdown."""
+    return text.replace("*", "\\*")
+
+
+def _marked_rows(table: ComparisonTable) -> list[tuple[str, ...]]:
+    """The rows, with the mark of a model behind its name."""
+    marks = dict(table.marks)
+    return [(f"{row[0]} ({marks[row[0]]})" if row[0] in marks else row[0], *row[1:]) for row in table.rows]
 
 
 def _order(ledger: Ledger) -> float:

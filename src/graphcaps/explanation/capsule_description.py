@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from graphcaps.chemistry.rdkit_pool import call_rdkit
-from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, ShapeError
 from graphcaps.explanation.explanation_data import StoreExplanationData
 from graphcaps.explanation.group_kinds import describe_shape, group_kinds
 from graphcaps.explanation.molecule_drawings import build_molecule, molecule_binary, molecules_known
 from graphcaps.explanation.node_groups import NodeGroups, find_groups
+from graphcaps.explanation.node_labels import node_labels
 
 __all__ = ["CapsuleCard", "CapsuleCards", "TypicalGroup", "capsule_cards"]
 
@@ -42,7 +42,7 @@ class TypicalGroup:
         nodes (int): Number of nodes of the group.
         edges (int): Number of edges inside it.
         shape (str): Its shape in words, such as ``"ring of 6"``.
-        labels (str): Its node labels with their counts, such as ``"C6"``; "" without labels.
+        labels (str): Its node labels with their counts, ``"C6"`` of atoms, else ``"5 × member"``; "" without labels.
         smarts (str, optional): SMARTS of the group, for molecules with RDKit.
         name (str): Its name in RDKit's lists of functional groups; "" if it has none.
         examples (tuple): Graph and nodes of groups of this kind, each in another graph, both counted from 0.
@@ -166,22 +166,14 @@ def capsule_cards(
 
 
 class _NodeFacts:
-    """Labels of nodes and edges as numbers, the names of the node labels, and true kinds of nodes."""
+    """Labels of nodes, also as numbers, labels of edges as numbers, and true kinds of nodes."""
 
     def __init__(self, explanations: StoreExplanationData, store: GraphStore | None) -> None:
-        N, labels = len(explanations.node_scores), explanations.node_labels
+        N = len(explanations.node_scores)
         self.edges = explanations.edge_rows.numpy()
         self.noun = "atom" if molecules_known(explanations, store) else "node"
-        self.names: list[str] = []
-        self.nodes = np.zeros(N, np.int64)
-        if labels is not None and labels.size(-1):
-            self.names, self.nodes = name_node_labels(
-                labels,
-                featurizer=explanations.featurizer,
-                elements=explanations.elements,
-                dataset="" if store is None else store.name,
-                texts={} if store is None else store.label_names,
-            )
+        self.labels = node_labels(explanations, store)
+        self.nodes = np.zeros(N, np.int64) if self.labels is None else self.labels.index
         self.bonds = _edge_labels(explanations, store)
         self.kinds: Tensor | None = None
         if store is not None and "kind" in store.truth:
@@ -281,7 +273,6 @@ def _typical_group(
     spread = slice(*explanations.edge_ptr[[groups.graph[rows[0]], groups.graph[rows[0]] + 1]].tolist())
     ends = facts.edges[:, spread]
     ends = ends[:, np.isin(ends, first).all(0)]
-    words = Counter(facts.names[code] for code in facts.nodes[first].tolist()) if facts.names else Counter()
     examples = []
     for graph, place in zip(graphs[:_MAX_EXAMPLES].tolist(), places[:_MAX_EXAMPLES].tolist(), strict=True):
         nodes = groups.nodes[groups.ptr[rows[place]] : groups.ptr[rows[place] + 1]]
@@ -293,7 +284,7 @@ def _typical_group(
         nodes=len(first),
         edges=ends.shape[1],
         shape=describe_shape(len(first), np.searchsorted(first, ends), facts.noun),
-        labels=" ".join(f"{word}{count if count > 1 else ''}" for word, count in sorted(words.items())),
+        labels="" if facts.labels is None else facts.labels.caption(first),
         smarts=None,
         name="",
         examples=tuple(examples),

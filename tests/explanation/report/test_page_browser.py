@@ -259,6 +259,40 @@ def test_one_round_of_routing_and_losses_below_zero(visit: Any, tmp_path: Path) 
     assert inside
 
 
+def test_learning_curves_have_a_limited_width_and_stand_side_by_side(visit: Any, tmp_path: Path) -> None:
+    store = make_store(6)
+    explanations = replace(make_explanations(store), true_class=None)  # no labels: the curves stand alone
+    model = FakeModel(store.class_names)
+    path = write_report(tmp_path, model, store, explanations, history=HISTORY)
+    page = visit(path, width=1400)
+    first, second = (chart.bounding_box() for chart in page.locator("#cards svg.chart").all())
+    assert 400 <= first["width"] <= 600
+    assert first["y"] == second["y"]
+    assert first["x"] + first["width"] < second["x"]
+    page = visit(path, width=400)
+    first, second = (chart.bounding_box() for chart in page.locator("#cards svg.chart").all())
+    assert first["y"] + first["height"] < second["y"]
+    assert first["x"] + first["width"] <= 400
+
+
+def test_curves_say_how_training_graphs_were_measured(visit: Any, report: Path) -> None:
+    page = visit(report)
+    legends = page.locator("#cards .legend").all_text_contents()
+    assert sum("training graphs, during the epoch" in text for text in legends) == 2
+    assert "training graphs, during the epoch" in page.locator("svg.chart").nth(1).get_attribute("aria-label")
+
+
+def test_class_names_are_written_exactly(visit: Any, tmp_path: Path) -> None:
+    store = make_store(12, class_names=("-1", "1"))
+    page = visit(
+        write_report(tmp_path, FakeModel(store.class_names), store, make_explanations(store)), width=1400
+    )
+    words = page.locator("body").inner_text()
+    assert "class -1" in words
+    assert "class \u22121" not in words
+    assert "class -1" in page.locator("table.confusion").inner_text()
+
+
 @pytest.fixture(scope="module")
 def overfitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a model that is right on all training graphs and wrong on all test graphs."""

@@ -299,6 +299,22 @@ def test_texts_describe_the_probabilities(tmp_path: Path, monkeypatch: pytest.Mo
     assert "not calibrated" not in meta["caveats"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [({"dropout": 0.5}, "during the epoch, with dropout"), ({"dropout": 0.0}, "during the epoch")],
+)
+def test_the_page_says_how_training_graphs_were_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, float], expected: str
+) -> None:
+    store = make_store(3)
+    model = FakeModel(store.class_names)
+    plain = model.info()
+    named = plain | {"model": plain["model"] | {"arguments": arguments}}
+    monkeypatch.setattr(FakeModel, "info", lambda self: named)
+    meta, _ = read(write_report(tmp_path, model, store, make_explanations(store)))
+    assert meta["train_measured"] == expected
+
+
 def test_history_keeps_numbers_only(tmp_path: Path) -> None:
     store = make_store(3)
     rows: list[dict[str, Any]] = [

@@ -52,6 +52,12 @@ def test_other_shapes() -> None:
     assert plain["rows"] == [["NMI", 0.5], ["odd name", 3]]
 
 
+def test_members_of_a_single_network_have_no_table() -> None:
+    methods = {"methods": {"capsules": {"nmi": 0.6}}}
+    assert len(metric_tables(methods | {"graphs": 9, "members": 1})) == 1
+    assert metric_tables(methods | {"members": 3})[1]["rows"] == [["members", 3]]
+
+
 def test_confusion_by_hand() -> None:
     true, predicted = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 1, 0, 2, 2])
     assert confusion_matrix(true, predicted, 3).tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 2]]

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from graphcaps._io.atomic_write import write_atomically
 from graphcaps._io.provenance import library_versions
-from graphcaps.data.datasets.element_labels import name_node_labels
 from graphcaps.data.datasets.kind_names import kind_names
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, ShapeError
 from graphcaps.explanation.capsule_description import CapsuleCards, capsule_cards
 from graphcaps.explanation.counterfactual import Counterfactuals
 from graphcaps.explanation.explanation_data import ExplanationData, StoreExplanationData
+from graphcaps.explanation.node_labels import NodeLabels, node_labels
 from graphcaps.explanation.palette import palette_css, palette_script
 from graphcaps.explanation.report.card_values import card_values, counterfactual_values
 from graphcaps.explanation.report.molecule_columns import molecule_columns
@@ -58,6 +58,7 @@ SCRIPTS = (
         "data",
         "colours",
         "layout",
+        "label_text",
         "filter",
         "list",
         "filters_view",
@@ -246,9 +247,10 @@ def _page(
     last = len(explanations.iterations[0]) - 1
     graphs, iterations = _graphs_that_fit(explanations, _MAX_RAW_BYTES), tuple(range(1, last + 1))
     geometry, atoms = molecule_columns(explanations, store, graphs)
+    labels = node_labels(explanations, store)
     while True:
         columns, steps = explanation_columns(explanations, graphs, weights=iterations)
-        extra, names = _node_columns(explanations, store, graphs)
+        extra, names = _node_columns(explanations, store, graphs, labels)
         columns |= extra | geometry
         if used_in is not None:
             codes = [PARTS.index(used_in[graph] or "new") for graph in graphs.tolist()]
@@ -296,22 +298,18 @@ def _spread(explanations: StoreExplanationData, count: int) -> np.ndarray:
 
 
 def _node_columns(
-    explanations: StoreExplanationData, store: GraphStore | None, graphs: np.ndarray
+    explanations: StoreExplanationData,
+    store: GraphStore | None,
+    graphs: np.ndarray,
+    labels: NodeLabels | None,
 ) -> tuple[Columns, dict[str, Any]]:
     """Columns of node labels and, for planted data sets, planted parts; and the names of their values."""
     columns: Columns = {}
     names: dict[str, Any] = {}
     rows, _ = graph_rows(explanations.node_ptr, torch.from_numpy(graphs))
-    if explanations.node_labels is not None and explanations.node_labels.size(-1):
-        shown, index = name_node_labels(
-            explanations.node_labels,
-            featurizer=explanations.featurizer,
-            elements=explanations.elements,
-            dataset="" if store is None else store.name,
-            texts={} if store is None else store.label_names,
-        )
-        columns["label"] = index[rows.numpy()].astype(smallest_type(len(shown)))
-        names["labels"] = {"names": shown}
+    if labels is not None:
+        columns["label"] = labels.index[rows.numpy()].astype(smallest_type(len(labels.names)))
+        names["labels"] = {"names": labels.names}
     if store is not None and "kind" in store.truth:
         node_rows = rows
         if explanations.nodes is not None:  # graphs were truncated: rows of the store differ

@@ -103,6 +103,8 @@ def metric_tables(metrics: Mapping[str, Any] | None) -> list[dict[str, Any]]:
             plain[name] = value
     # Settings are in the caption, not in a table.
     settings = ("graphs", "classes_right", "share", "seed", "command", "model", "data", "seconds")
+    if plain.get("members") == 1:  # a single network, not a committee
+        del plain["members"]
     if flat := _flat({name: value for name, value in plain.items() if name not in settings}):
         tables.append(_pairs("Metrics", flat))
     return tables

@@ -59,6 +59,7 @@ def describe(
         )
         + ("" if explanations.mean_coefficients is not None else f" {NO_MEANS_NOTE}"),
         "history": [_row(row) for row in history] if history else None,
+        "train_measured": _train_measured(fitted),
         "best_epoch": best_epoch if isinstance(best_epoch, int) else None,
         "sets": sets,
         "min_calibration_graphs": MIN_CALIBRATION_GRAPHS,
@@ -254,6 +255,12 @@ def _probabilities(fitted: FittedModel | None) -> str:
     if calibration is None:
         return f" {computed}; they are not calibrated."
     return f" {computed}, calibrated ({calibration['method']}) on {calibration['graphs']:,} held-out graphs."
+
+
+def _train_measured(fitted: FittedModel | None) -> str:
+    """How the loss and accuracy of training graphs in the history were measured."""
+    arguments = {} if fitted is None else fitted.info()["model"].get("arguments", {})
+    return f"during the epoch{', with dropout' if arguments.get('dropout') else ''}"
 
 
 def _caveats(

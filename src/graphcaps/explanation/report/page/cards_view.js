@@ -21,7 +21,7 @@ function groupPicture(graphs, graph, nodes, colour, label) {
   const { x, y, scale } = fit(own, GROUP.width, GROUP.height, GROUP.margin, atoms ? 46 : 40);
   const radius = Math.max(3, Math.min(13, scale * (atoms ? 0.3 : 0.34)));
   const lines = [];
-  const names = nodes.map((node) => (atoms ? atomSymbol(graphs, graph, node) || (nodes.length === 1 ? "C" : "") : graphs.columns.label ? graphs.labelOf(graph, node) : ""));
+  const names = nodes.map((node) => (atoms ? atomSymbol(graphs, graph, node) || (nodes.length === 1 ? "C" : "") : graphs.labelTextOf(graph, node)));
   if (atoms) {
     const lists = neighbourLists(nodes.length, inside.map((e) => place.get(a[e])), inside.map((e) => place.get(b[e])));
     for (const e of inside) {
@@ -40,11 +40,15 @@ function groupPicture(graphs, graph, nodes, colour, label) {
       lines.push(draw("path", { d: `M${x[i].toFixed(1)} ${y[i].toFixed(1)}L${x[k].toFixed(1)} ${y[k].toFixed(1)}`, class: "edge" }));
     }
   }
-  const discs = nodes.map((_, i) => draw("g", { class: "node" }, draw("circle", { cx: x[i].toFixed(1), cy: y[i].toFixed(1), r: radius, fill: colour })));
+  const discs = nodes.map((node, i) => {
+    const label = graphs.labelOf(graph, node), circle = draw("circle", { cx: x[i].toFixed(1), cy: y[i].toFixed(1), r: radius, fill: colour });
+    return draw("g", { class: "node" }, [circle, label === null ? null : draw("title", {}, label)]);
+  });
   const texts = nodes.map((_, i) => {
-    if (!names[i] || radius < 5) return null;
+    const size = atoms ? Math.max(8, radius * 1.05) : textSize(names[i], radius, 8);
+    if (!names[i] || radius < 5 || !size) return null;
     const text = draw("text", { x: x[i], y: y[i], dy: "0.35em", class: "node-name", fill: atoms ? "var(--ink)" : inkOn(colour) }, names[i]);
-    text.style.fontSize = `${Math.max(8, radius * 1.05)}px`;
+    text.style.fontSize = `${size}px`;
     return text;
   }).filter(Boolean);
   const layers = atoms ? [draw("g", {}, discs), draw("g", {}, lines), draw("g", {}, texts)] : [draw("g", {}, lines), draw("g", {}, discs), draw("g", {}, texts)];
@@ -52,7 +56,7 @@ function groupPicture(graphs, graph, nodes, colour, label) {
 }
 
 function groupFigure(graphs, { capsule }, group, open) {
-  const title = group.name || (group.labels ? `${group.shape}, ${group.labels}` : group.shape);
+  const title = group.name || (group.labels ? `${group.shape}: ${group.labels}` : group.shape);
   const words = `${title}: ${plural(group.count, "group")} in ${plural(group.graphs, "graph")}`;
   const image = group.example ? groupPicture(graphs, group.example[0], group.example[1], colourOf(capsule), words) : null;
   const link = group.example
@@ -61,7 +65,7 @@ function groupFigure(graphs, { capsule }, group, open) {
   return make("figure", {}, [
     image,
     make("figcaption", {}, [
-      make("strong", {}, title), make("span", {}, ` ${group.count.toLocaleString("en")} × (${percent(group.share)})`),
+      make("strong", {}, title), make("span", {}, ` ${plural(group.count, "group")} (${percent(group.share)})`),
       group.smarts ? make("code", { class: "smarts" }, group.smarts) : null, link ? make("span", {}, ["e.g. ", link]) : null,
     ]),
   ]);
@@ -98,6 +102,8 @@ function showCards(graphs, open) {
   const section = byId("capsules"), { cards } = graphs.meta;
   if (!section) return;
   if (!cards?.cards.length) { section.hidden = true; return; }
+  const note = labelNote(graphs);
+  if (note) byId("capsules-level").before(make("p", { class: "note" }, note));
   const levels = graphs.classLevel;
   const show = (level) => {
     const entries = cards.cards.filter((entry) => entry.level === level + 1);

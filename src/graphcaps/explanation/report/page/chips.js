@@ -53,7 +53,7 @@ class Chips {
     const values = this.graphs.nodes(this.state.graph, column);
     const used = [...new Set(values)].sort((a, b) => a - b);
     return used.map((value) => {
-      const badge = make("span", { class: "badge" }, column === "planted" && value >= 0 ? String(value + 1) : "");
+      const badge = make("span", { class: "badge" }, column === "planted" && value >= 0 ? String(value + 1) : column === "label" ? this.graphs.labelTexts[value] : "");
       if (value >= 0) { badge.style.backgroundColor = colourOf(value); badge.style.color = inkOn(colourOf(value)); }
       return make("span", { class: "chip plain" }, [badge, value < 0 ? "none" : names[value]]);
     });

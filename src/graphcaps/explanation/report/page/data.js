@@ -32,10 +32,10 @@ class Graphs {
     return this.levels.length - 1;
   }
 
-  // A class name that is a number gets the prefix "class".
+  // A class name that is a number gets the prefix "class"; the name itself stays as it is, so that it can be searched.
   className(index) {
     const name = this.meta.classes[index];
-    return /^-?\d+$/.test(name) ? `class ${name.replace("-", "−")}` : name;
+    return /^-?\d+$/.test(name) ? `class ${name}` : name;
   }
 
   // Identifier of a graph in its source, or null if it has only a number.
@@ -86,6 +86,17 @@ class Graphs {
   labelOf(graph, node) {
     const labels = this.nodes(graph, "label");
     return labels ? this.meta.labels.names[labels[node]] : null;
+  }
+
+  // What is written into a node: its label, or the first letters of a long one.
+  labelTextOf(graph, node) {
+    const labels = this.nodes(graph, "label");
+    return labels ? this.labelTexts[labels[node]] : "";
+  }
+
+  get labelTexts() {
+    this.texts ??= labelTexts(this.meta.labels?.names ?? []);
+    return this.texts;
   }
 
   // For each input of a level the capsule that it belongs to; null in the first iteration, where all weights are equal.

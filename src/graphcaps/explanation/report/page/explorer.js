@@ -82,8 +82,9 @@ class Explorer {
 
   changed(key) {
     if (this.state.graph < 0) return;
-    // The ends of bonds depend on the text of their atoms.
-    if (this.view.nodes.length && ((key === "names" && !this.view.molecule) || key === "faded")) this.view.paint(this.state);
+    // The ends of bonds depend on the text of their atoms, and abbreviated labels have a legend.
+    const isPainted = (key === "names" && !this.view.molecule && !labelNote(this.graphs)) || key === "faded";
+    if (this.view.nodes.length && isPainted) this.view.paint(this.state);
     else this.render();
     if (key === "iteration") byId("hint").textContent = this.state.iteration === 0 ? "In the first iteration all routing coefficients are equal." : "";
   }
@@ -98,7 +99,7 @@ class Explorer {
     const layoutOf = n > LARGE ? null : (graph) => this.view.layoutOf(graph);
     const coarse = (level) => coarseView(graphs, state, level, lit, layoutOf);
     const left = [
-      isLarge ? this.largeCard(coarse(hidden.length - 1)) : card(titles[state.colour], null, this.view.draw(state)),
+      isLarge ? this.largeCard(coarse(hidden.length - 1)) : card(titles[state.colour], state.names === "label" ? labelNote(graphs) : null, this.view.draw(state)),
       hidden.length > 1 ? card("Parts of parts", "Open a capsule to see the capsules of the level below that lead to it, and at last its nodes.", treeView(graphs, state, { light: lit, layoutOf })) : null,
       counterfactualsCard(graphs, state, (nodes) => this.lightNodes(nodes)),
       card("From nodes to classes", "Contributions of capsules to the class scores; those to a class add up to its length.", ...flowCard(graphs, state, lit)),

@@ -76,7 +76,6 @@ class GraphView {
 
   node(node, x, y) {
     const name = this.radius >= 5.5 ? draw("text", { x, y, dy: "0.35em", class: "node-name" }) : null;
-    if (name) name.style.fontSize = `${Math.max(7, this.radius * 1.05)}px`;
     const circle = draw("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: this.radius });
     const group = draw("g", {
       class: "node", "data-node": node,
@@ -103,7 +102,11 @@ class GraphView {
       const opacity = colour && state.faded ? this.opacityOf(state, node, tops) : 1;
       if (opacity < 1) circle.style.fill = `color-mix(in oklab, ${colour} ${Math.round(100 * opacity)}%, var(--card))`;
       if (!name) return;
-      name.textContent = this.nameOf(state, node, tops, planted);
+      const text = this.nameOf(state, node, tops, planted);
+      // Symbols of atoms have an outline and may be wider than their circle.
+      const size = this.molecule ? Math.max(7, this.radius * 1.05) : textSize(text, this.radius, 7);
+      name.textContent = size ? text : "";
+      name.style.fontSize = `${size}px`;
       name.setAttribute("fill", !this.molecule && colour && opacity > 0.55 ? inkOn(colour) : "var(--ink)");
     });
   }
@@ -119,7 +122,7 @@ class GraphView {
   nameOf(state, node, tops, planted) {
     if (state.names === "nothing" || this.nodes.length > MAX_LABELLED_NODES) return "";
     if (state.names === "atom" && this.molecule) return atomSymbol(this.graphs, state.graph, node);
-    if (state.names === "label") return this.graphs.labelOf(state.graph, node) ?? "";
+    if (state.names === "label") return this.graphs.labelTextOf(state.graph, node);
     if (state.colour === "planted") return planted[node] >= 0 ? String(planted[node] + 1) : "";
     return tops ? String(tops[node] + 1) : "";
   }

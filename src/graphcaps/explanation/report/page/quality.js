@@ -1,7 +1,9 @@
 // Classification quality: training curves, confusion matrix, reliability diagram.
 
-function curveCard(history, bestEpoch, quantity, title, note, asText) {
-  const series = [["train", "training graphs"], ["validation", "validation graphs"]]
+// The curve of the training graphs is measured while the weights change, so it differs from the accuracy after training.
+function curveCard(meta, quantity, title, note, asText) {
+  const { history, best_epoch: bestEpoch } = meta;
+  const series = [["train", `training graphs, ${meta.train_measured}`], ["validation", "validation graphs"]]
     .map(([name, text]) => [name, text, history.filter((row) => Number.isFinite(row[`${name}_${quantity}`])).map((row) => [row.epoch, row[`${name}_${quantity}`]])])
     .filter(([, , points]) => points.length);
   if (!series.length) return null;
@@ -65,11 +67,11 @@ function setChoice(sets, onChange) {
 }
 
 function showQuality(graphs) {
-  const { meta } = graphs, { history, best_epoch: bestEpoch, sets } = meta;
-  const curves = (history
+  const { meta } = graphs, { sets } = meta;
+  const curves = (meta.history
     ? [
-        curveCard(history, bestEpoch, "accuracy", "Accuracy while training", null, (v) => percent(v)),
-        curveCard(history, bestEpoch, "loss", "Loss while training", null, (v) => String(Number(v.toPrecision(3)))),
+        curveCard(meta, "accuracy", "Accuracy while training", null, (v) => percent(v)),
+        curveCard(meta, "loss", "Loss while training", null, (v) => String(Number(v.toPrecision(3)))),
       ]
     : []).filter(Boolean);
   const measured = make("div", { class: "stack" });
@@ -80,5 +82,5 @@ function showQuality(graphs) {
     byId("of-set").hidden = false;
   }
   if (!sets.length && !curves.length) byId("quality").hidden = true;
-  clear(byId("cards"), sets.length ? measured : null, curves.length ? make("div", { class: "stack" }, curves) : null);
+  clear(byId("cards"), ...(sets.length ? [measured, curves.length ? make("div", { class: "stack" }, curves) : null] : curves));
 }
