@@ -181,7 +181,22 @@ def test_preset_names(preset, dataset, name):
         (
             "zzz",
             None,
-            f"'preset' must be one of {ALL}, got 'zzz'.",
+            f"'preset' must be one of {ALL}, got 'zzz'. 'graphcaps info --presets' lists all presets; the path of your "
+            "own preset ends in .toml.",
+        ),
+        (
+            "nope",
+            None,
+            "got 'nope'. 'graphcaps info --presets' lists all presets; the path of your own preset",
+        ),
+        *(
+            (
+                given,
+                None,
+                f"'preset' must be the name of a preset or the path of a TOML file, got '{given}'. "
+                "'graphcaps info --presets' lists all presets; the path of your own preset ends in .toml.",
+            )
+            for given in ("ok.csv", "no/such", "no/such.csv")
         ),
         (
             "MUTAG",

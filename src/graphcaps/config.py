@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import tomllib
@@ -11,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
+from graphcaps._io.close_names import close_names
 from graphcaps.errors import ArgumentError, DataError, shorten
 from graphcaps.types import RECONSTRUCTION_WEIGHT, EdgeLabelUse, Precision
 
@@ -373,19 +373,26 @@ def _shown(value: object) -> str:
     try:
         return str(value).lower() if isinstance(value, bool) else repr(value)
     except ValueError:  # Python does not print integers of thousands of digits
-        return "a number of very many digits"
+        return "a number of thousands of digits"
 
 
 def _check_maximum(owner: str, name: str, value: float, maximum: int) -> None:
     if value > maximum:
-        got = value if value < 10**15 else "a number of very many digits"
-        raise ArgumentError(owner, name, f"be at most {maximum:,}", got)
+        raise ArgumentError(owner, name, f"be at most {maximum:,}", _short_number(value))
+
+
+def _short_number(value: float) -> str:
+    """A number as it is, or a large one as 1e+30."""
+    try:
+        return str(value) if value < 10**15 else f"{value:g}"
+    except OverflowError:  # an integer that no float can hold
+        return "a number of more than 300 digits"
 
 
 def _check_keys(source: str, values: Mapping[str, Any], keys: tuple[str, ...], section: str = "") -> None:
     for name in values:
         if name not in keys:
-            near = difflib.get_close_matches(name, keys, n=1)
+            near = close_names(name, keys, 1)
             hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(keys)}."
             raise DataError(
                 source,

@@ -95,6 +95,19 @@ def test_a_folder_a_device_and_a_missing_folder_are_rejected(tmp_path: Path) -> 
         write_atomically(os.devnull, b"")
     with pytest.raises(DataError, match=r"out: folder .*away does not exist\. Create it first\."):
         write_atomically(tmp_path / "away" / "out", b"")
+    (tmp_path / "table.csv").touch()
+    with pytest.raises(
+        DataError, match=r"table\.csv/out: .*/table\.csv is a file, not a folder\. Name a path in"
+    ):
+        write_atomically(tmp_path / "table.csv" / "out", b"")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no folder /proc")
+def test_a_folder_that_takes_no_files_is_not_said_to_be_missing() -> None:
+    with pytest.raises(
+        DataError, match=r"^/proc/out: file cannot be written \(the folder /proc takes no new files\)"
+    ):
+        write_atomically("/proc/out", b"")
 
 
 def test_a_writer_can_read_back(tmp_path: Path) -> None:

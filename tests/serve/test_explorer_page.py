@@ -158,7 +158,7 @@ def test_errors_are_shown_on_the_page(address: str, open_page: Any, tmp_path: Pa
     assert "text box is empty" in page.text_content("#fault:not([hidden])")
     page.fill("#text", '{"nodes": [')
     page.click("#go")
-    page.wait_for_selector('#fault:has-text("expected JSON")', timeout=120_000)
+    page.wait_for_selector('#fault:has-text("expected valid JSON")', timeout=120_000)
     assert page.is_hidden("#results")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.fill("#text", json.dumps(node_link(planted(), 1)))

@@ -235,7 +235,47 @@ def test_smiles_among_graphs_are_told_their_place() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            '{"smiles": "CCO"}',
+            "request.json: expected a list under 'smiles', found the text 'CCO'. "
+            'Send {"smiles": […]}, also for a single one.',
+        ),
+        (
+            '{"graphs": 5}',
+            "request.json: expected a list under 'graphs', found the number 5. "
+            'Send {"graphs": […]}, also for a single one.',
+        ),
+        (
+            '{"smiles": null}',
+            "request.json: expected a list under 'smiles', found null. Send {\"smiles\": […]}, also for a single one.",
+        ),
+        (
+            '{"graphs": [\n{"nodes": []',
+            "request.json, line 2: expected valid JSON, found an error at column 13 (the text ends too early).",
+        ),
+    ],
+)
+def test_json_is_described_without_words_of_python(body: str, message: str) -> None:
+    assert error_of(body) == message
+
+
 EDGES = b"graph,source,target\na,1,2\na,2,3\nb,x,y\n"
+
+
+def test_errors_of_tables_name_them_without_the_temporary_folder() -> None:
+    nodes = b"graph,node\na,1\n"
+    body, kind = upload(("edges.csv", EDGES), ("nodes.csv", nodes))
+    assert error_of(body, kind) == (
+        "edges.csv, line 2: expected a node of graph 'a' in the table of nodes, found '2'."
+    )
+    assert error_of("graph,source,target\na,,1\n", "text/csv").startswith(
+        "request.csv, line 2: expected an entry"
+    )
+    body, kind = upload(("graphs.csv", b"graph,label\na,x\n"), ("nodes.csv", nodes))
+    assert error_of(body, kind) == "upload: expected the table edges.csv beside graphs and nodes, found none."
 
 
 def test_an_edge_list() -> None:

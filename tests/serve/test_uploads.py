@@ -41,6 +41,36 @@ def test_a_form_that_was_cut_off_is_rejected() -> None:
         assert caught.value.status == 422
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "message"),
+    [
+        (
+            "multipart/form-data",
+            b"x",
+            "upload: expected a boundary in the content type multipart/form-data, found none.",
+        ),
+        (
+            FORM,
+            b"abc",
+            "upload: expected files that are separated by the boundary of the content type, found other content.",
+        ),
+        (
+            FORM,
+            b"--cut\r\nno heading\r\n--cut--",
+            "upload: expected files that are separated by the boundary of the content type, found other content.",
+        ),
+    ],
+)
+def test_a_malformed_form_is_explained_to_the_client_and_not_logged(
+    kind: str, body: bytes, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    part("a.csv", b"")  # skips the test without python-multipart
+    with pytest.raises(RequestError) as caught:
+        read_uploads(kind, body)
+    assert (caught.value.status, str(caught.value)) == (422, message)
+    assert caplog.records == []
+
+
 def test_the_format_follows_the_name_and_else_the_content_type() -> None:
     assert Upload("a.GraphML", "text/csv", b"").format == ".xml"
     assert Upload("a", "text/csv", b"").format == ".csv"

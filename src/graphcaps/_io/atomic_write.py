@@ -75,7 +75,10 @@ def write_atomically(path: str | Path, content: bytes | str | Callable[[BinaryIO
             temporary.unlink(missing_ok=True)
         _sync_folder(target.parent)
     except OSError as error:
-        raise DataError(path, f"file cannot be written ({error.strerror or error})") from error
+        reason = error.strerror or error
+        if isinstance(error, FileNotFoundError) and target.parent.is_dir():  # so in /proc, which does exist
+            reason = f"the folder {path.parent} takes no new files"
+        raise DataError(path, f"file cannot be written ({reason})") from error
 
 
 def write_folder_atomically(
@@ -198,8 +201,11 @@ def _temporary_path(target: Path, tag: str = "") -> Path:
 
 
 def _require_parent(path: Path, target: Path) -> None:
-    if not target.parent.is_dir():
-        raise DataError(path, f"folder {path.parent} does not exist", fix="Create it first.")
+    if target.parent.is_dir():
+        return
+    if target.parent.exists():
+        raise DataError(path, f"{path.parent} is a file, not a folder", fix="Name a path in another folder.")
+    raise DataError(path, f"folder {path.parent} does not exist", fix="Create it first.")
 
 
 def _check_replaceable(

@@ -8,7 +8,6 @@ package that cannot be imported affects no other model.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import graphcaps.models
 import graphcaps.nn.hgcn
+from graphcaps._io.close_names import close_names
 from graphcaps.errors import ArgumentError, GraphcapsError, UsageError
 from graphcaps.models.classical import ClassicalModel
 from graphcaps.nn.graph_model import GraphModel
@@ -79,8 +79,8 @@ def find_model(name: str) -> type[RegisteredModel]:
 
 
 def suggest_models(name: str, names: Sequence[str]) -> str:
-    """A sentence with the names that are close to a wrong one, or with all of them."""
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    """A sentence with the names that are similar to a wrong one, or with all of them."""
+    near = close_names(name, names)
     return f"Did you mean {' or '.join(near)}?" if near else f"Names are {', '.join(names)}."
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from graphcaps._io.close_names import close_names
 from graphcaps._io.read_limit import read_toml
 from graphcaps._io.user_folders import expand_home
 from graphcaps.config import CommitteeConfig, RunConfig
@@ -31,6 +31,7 @@ _PAPER_MODEL = "hgcn"  # its published settings are the presets of the paper
 _PUBLISHED = "published"
 _MAX_BYTES = 1 << 20  # of a file; ours have 2,000
 _EMBEDDED = "planted-parts"  # one preset for all levels of this data set
+_CHOICES = "'graphcaps info --presets' lists all presets; the path of your own preset ends in .toml."
 
 
 @cache
@@ -85,7 +86,8 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None, model: st
 
     Args:
         preset (str or Path): "published" (the published settings of ``model``), "paper" (HGCN's for ``dataset``), a
-            name of :func:`list_presets`, or a path to a TOML file, which ends in ``.toml`` or contains a ``/``.
+            name of :func:`list_presets`, or a path to a TOML file, which ends in ``.toml``, or contains a ``/`` and has
+            no suffix.
         dataset (str or Path, optional): Data set for "paper", and for values that hold for one data set: a name, in any
             case and punctuation, or a path to a folder or zip of that name.
         model (str, optional): Model for "published". (default: "hgcn", whose published settings are "paper")
@@ -99,7 +101,10 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None, model: st
         raise ArgumentError("load_preset", "model", expected, repr(model))
     names = _dataset_names(dataset)
     if isinstance(preset, Path) or preset.lower().endswith(".toml") or _has_folder(preset):
-        return _read_file(expand_home(preset, "load_preset", "preset"), names)
+        path = expand_home(preset, "load_preset", "preset")
+        if isinstance(preset, str) and path.suffix.lower() != ".toml" and (path.suffix or not path.is_file()):
+            raise _not_toml(preset)
+        return _read_file(path, names)
     family, slash, member = preset.partition("/")
     embedded = find_entry(preset)
     if is_published(preset):
@@ -110,11 +115,19 @@ def load_preset(preset: str | Path, dataset: str | Path | None = None, model: st
         name = _EMBEDDED if embedded is not None and embedded.level is not None else preset
     if name not in list_presets():
         known = [_PAPER, _PUBLISHED, *(each for each in list_presets() if "/" not in each)]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"Did you mean {near[0]!r}?" if near else "The path of your own preset ends in .toml."
+        near = close_names(name, known, 1)
+        if Path(preset).suffix and not near:
+            raise _not_toml(preset)
+        hint = f"Did you mean {near[0]!r}?" if near else _CHOICES
         raise ArgumentError("load_preset", "preset", f"be one of {', '.join(known)}", repr(preset), hint)
     config = RunConfig.from_toml(_text(name), name, names)
     return replace(config, dataset=names[-1]) if names and name.startswith(f"{_PUBLISHED}/") else config
+
+
+def _not_toml(preset: str) -> ArgumentError:
+    """The error of a path that is not one of a TOML file."""
+    expected = "be the name of a preset or the path of a TOML file"
+    return ArgumentError("load_preset", "preset", expected, repr(preset), _CHOICES)
 
 
 def _published_name(model: str, dataset: str | Path | None) -> str:
@@ -123,7 +136,7 @@ def _published_name(model: str, dataset: str | Path | None) -> str:
         return f"{_PAPER}/{_paper_dataset(dataset)}"
     models = published_models()
     if model not in models:
-        near = difflib.get_close_matches(model, models, n=1)
+        near = close_names(model, models, 1)
         hint = (
             f"Did you mean {near[0]!r}?" if near else "Leave the preset out, or write one (docs/presets.md)."
         )
@@ -181,7 +194,7 @@ def _paper_dataset(dataset: str | Path | None) -> str:
     if entry is not None and entry.level is not None:
         fix = f"Use the preset '{_EMBEDDED}'."
     else:
-        near = difflib.get_close_matches(name.upper(), datasets, n=3, cutoff=0.5)
+        near = close_names(name, datasets)
         start = f"Did you mean {' or '.join(near)}?" if near else f"It has {', '.join(datasets)}."
         fix = f"{start} For your own graphs leave the preset out, or write one (docs/presets.md)."
     raise ArgumentError("load_preset", "dataset", "be a data set of the paper", repr(name), fix)

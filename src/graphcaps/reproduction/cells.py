@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
+from graphcaps._io.close_names import close_names
 from graphcaps.config import RunConfig
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError
@@ -277,6 +277,5 @@ def _match_dataset(name: str) -> str:
 
 def _unknown(option: str, name: str, names: Sequence[str]) -> ArgumentError:
     """The error on a name that is not among ``names``: it lists all of them, and the nearest one."""
-    nearest = difflib.get_close_matches(name.upper(), [each.upper() for each in names], n=1, cutoff=0.4)
-    fix = next((f"Did you mean '{each}'?" for each in names if [each.upper()] == nearest), "")
+    fix = "".join(f"Did you mean '{each}'?" for each in close_names(name, names, 1))
     return ArgumentError("reproduce", f"--{option}", f"be among {', '.join(names)}", repr(name), fix)

@@ -7,7 +7,6 @@ accuracy of all folds, C* each fold's own best test epoch.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, NoReturn
 
+from graphcaps._io.close_names import close_names
 from graphcaps.data.datasets.catalogue import find_entry
 from graphcaps.errors import ArgumentError
 
@@ -178,5 +178,5 @@ def _dataset(owner: str, name: str) -> str:
 
 def _raise_unknown(owner: str, argument: str, got: str, names: Iterable[str]) -> NoReturn:
     choices = list(names)
-    near = difflib.get_close_matches(got, choices, n=3, cutoff=0.4) or choices
+    near = close_names(got, choices) or choices
     raise ArgumentError(owner, argument, f"be one of {', '.join(near)}", repr(got))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 import tomllib
@@ -11,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from graphcaps._io.close_names import close_names
 from graphcaps._io.read_limit import read_toml
 from graphcaps.config import FeatureConfig, RunConfig, TrainConfig
 from graphcaps.errors import ArgumentError, DataError, GraphcapsError
@@ -329,14 +329,14 @@ def _ends(domain: Domain) -> tuple[Any, ...]:
 
 
 def _near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = close_names(name, known, 1)
     return f"Did you mean '{near[0]}'?" if near else ""
 
 
 def _near_elsewhere(key: str, known: Mapping[str, Sequence[str]]) -> str:
     """A hint if the option, or a similar one, is in another section."""
     for section, names in known.items():
-        near = difflib.get_close_matches(key, names, n=1)
+        near = close_names(key, names, 1)
         if near:
             return f"Did you mean '{near[0]}' in [{section}]?"
     return ""

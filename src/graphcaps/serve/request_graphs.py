@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from graphcaps.chemistry.featurizers import DEFAULT_FEATURIZER, find_featurizer
 from graphcaps.data.coercion import read_graphs
 from graphcaps.data.features.compatibility import UnseenPolicy
 from graphcaps.data.features.recipe import FeatureRecipe
-from graphcaps.data.readers.network_formats import parse_json, parse_networks, xml_format
+from graphcaps.data.readers.network_formats import describe_json, parse_json, parse_networks, xml_format
 from graphcaps.data.readers.parsed_molecules import parse_molecules
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import DataError, GraphcapsError, MissingExtraError, shorten
@@ -202,7 +204,8 @@ def _read_json(content: bytes, where: str, reader: _Reader) -> list[RequestGraph
             raise DataError(where, "a list under 'graphs' or one under 'smiles'", found)
         listed = values[keys[0]]
         if not isinstance(listed, list):
-            raise DataError(where, f"a list under '{keys[0]}'", f"a {type(listed).__name__}")
+            fix = f'Send {{"{keys[0]}": […]}}, also for a single one.'
+            raise DataError(where, f"a list under '{keys[0]}'", describe_json(listed), fix=fix)
         if keys == ["smiles"]:
             _check_count(len(listed), reader.limits, where)
             names = [
@@ -248,7 +251,12 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
     from graphcaps.data.readers.row_rules import read_ids
     from graphcaps.data.readers.text_tables import open_table
 
-    with tempfile.TemporaryDirectory(prefix="graphcaps-") as folder:
+    stems = [Path(file.name).stem.lower() for file in files]
+    if len(files) > 1 and "edges" not in stems:
+        raise RequestError(
+            422, f"upload: expected the table edges.csv beside {' and '.join(stems)}, found none."
+        )
+    with tempfile.TemporaryDirectory(prefix="graphcaps-") as folder, _without_folder(folder):
         paths = []
         for file in files:
             # The readers take files. A name from the request is used only if it is one of ours.
@@ -277,6 +285,16 @@ def _read_tables(files: Sequence[Upload], reader: _Reader, column: str) -> list[
         replace(_check(read.store[index], reader)[0], name=name)
         for index, name in enumerate(read.metadata.ids)
     ]
+
+
+@contextmanager
+def _without_folder(folder: str) -> Iterator[None]:
+    """Makes messages name the files of a request without the temporary folder that they are read from."""
+    try:
+        yield
+    except DataError as error:
+        where = error.where.removeprefix(folder).lstrip(os.sep) or "request"
+        raise DataError(where, error.expected, error.found, line=error.line, fix=error.fix) from error
 
 
 # From SMILES and networkx graphs to graphs that the model can read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
@@ -98,6 +99,12 @@ def _read_form(content_type: str, body: bytes) -> list[Upload]:
     files: list[File] = []
     ended: list[bool] = []  # set at the closing boundary: without it a file may be missing
     boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
+        raise RequestError(
+            422, "upload: expected a boundary in the content type multipart/form-data, found none."
+        )
+    # Its parsers also log what they raise; the client gets the message, and the terminal of the server stays clean.
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     try:
         parser = FormParser(
             _FORM,
@@ -110,7 +117,8 @@ def _read_form(content_type: str, body: bytes) -> list[Upload]:
         parser.write(body)
         parser.finalize()
     except FormParserError as error:
-        raise RequestError(422, f"upload: the form is not valid: {error}.") from error
+        expected = "files that are separated by the boundary of the content type"
+        raise RequestError(422, f"upload: expected {expected}, found other content.") from error
     if not ended:
         raise RequestError(422, "upload: expected a closing boundary, found none.")
     if not files:

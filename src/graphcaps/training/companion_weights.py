@@ -6,13 +6,13 @@ these are few, the training graphs, each predicted by models of which none was t
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphcaps._io.close_names import close_names
 from graphcaps.config import RunConfig
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
@@ -79,7 +79,7 @@ def companion_configs(
         if name in listed[:number]:
             raise ArgumentError(owner, option, "name different models", f"'{name}' twice")
         if name not in allowed:
-            near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.4) or allowed
+            near = close_names(name, allowed) or allowed
             is_model = name in model_names()
             why = "a network" if is_model and not is_classical(name) else "reads nothing of a graph"
             got = f"'{name}' ({why})" if is_model else repr(name)

@@ -138,7 +138,7 @@ def test_paths(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("missing", ["no/such/folder", "nothing.zip", ".."])
 def test_a_missing_path(missing):
-    with pytest.raises(DataError, match=r"file or folder not found|expected a data set with a file"):
+    with pytest.raises(DataError, match=r"file or folder not found|expected a folder with a TU data set"):
         load_dataset(missing)
 
 
@@ -160,10 +160,13 @@ def test_a_known_name_without_network_names_the_folder(tmp_path):
 )
 def test_an_unknown_name_suggests_similar_ones(name, near):
     for allowed in (True, False):
-        with pytest.raises(ArgumentError) as caught:
+        with pytest.raises(UsageError) as caught:
             load_dataset(name, download=allowed)
         assert near in str(caught.value)
-        assert "a path to a TU folder or zip" in str(caught.value)
+        assert "For your own graphs, give the path of a folder or of a file that ends in .csv, .tsv," in str(
+            caught.value
+        )
+        assert "graphcaps data list" not in str(caught.value)
 
 
 @pytest.mark.parametrize("smiles", ["CCO", "c1ccccc1", "CC(=O)O", "ClCBr", "[13C]C#N"])
@@ -176,8 +179,11 @@ def test_a_smiles_is_not_sent_to_the_network(smiles, monkeypatch):
         ArgumentError, match=r"got '-'\. Standard input is not read; write the graphs to a file\."
     ):
         load_dataset("-")
-    with pytest.raises(ArgumentError, match="looks like a SMILES, which is not sent to the network"):
+    with pytest.raises(UsageError, match="looks like a SMILES, which is not sent to the network") as caught:
         load_dataset(smiles)
+    assert str(caught.value).startswith(
+        f"There is no file or folder '{smiles}' here, and no data set of this name"
+    )
 
 
 @pytest.mark.parametrize("file", ["mols.smi", "table.txt", "book.xlsx", "mols.csv.gz"])
@@ -196,9 +202,33 @@ def test_a_file_of_another_format_is_named_and_not_asked_for(file, tmp_path, mon
                 load_dataset(name, **options)
 
 
-def test_a_name_without_similar_ones_lists_all():
-    with pytest.raises(ArgumentError, match=r"Known names: MUTAG, PTC_MR, .*planted-parts-hard"):
-        load_dataset("zzzzzzzz", download=False)
+def test_a_name_without_similar_ones_is_said_to_be_no_path_and_no_data_set(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load_dataset("nofile", download=False)
+    assert str(caught.value) == (
+        "There is no file or folder 'nofile' here, and no data set of this name in "
+        f"{tmp_path / 'share' / 'graphcaps'} or in the TU collection (downloads are disabled). "
+        "Known data sets are listed by: graphcaps data list. For your own graphs, give the path of a "
+        "folder or of a file that ends in .csv, .tsv, .parquet, .graphml, .gexf, .json or .zip (docs/inputs.md)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("kx", "kx.csv"),
+        ("kx.cvs", "kx.csv"),
+        ("network", "networks.json"),
+        ("MUTAGG", "MUTAG or mutagg2.zip"),
+    ],
+)
+def test_an_unknown_name_suggests_files_of_the_working_folder(name, near, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("kx.csv", "networks.json", "mutagg2.zip", "network.txt", "kx.py"):
+        Path(file).touch()
+    with pytest.raises(UsageError) as caught:
+        load_dataset(name, download=False)
+    assert f" Did you mean {near}? " in str(caught.value)
 
 
 def test_downloads_are_used_and_checked_later(tmp_path, monkeypatch):
@@ -383,7 +413,7 @@ def test_a_folder_that_does_not_exist_is_said_before_options_of_user_files(tmp_p
     (tmp_path / "empty").mkdir()
     for name, message in (
         ("missing/", "missing: file or folder not found"),
-        ("empty/", "a data set with a file"),
+        ("empty/", "a folder with a TU data set .*, found an empty folder"),
     ):
         with pytest.raises(DataError, match=message):
             open_dataset(f"{tmp_path}/{name}", label="kind")
@@ -399,7 +429,7 @@ def test_a_folder_of_the_working_folder_is_not_looked_for_in_the_network(
     write_tu(tmp_path / "root" / "named", "named", graphs=4)
     (tmp_path / "named").mkdir()
     for root in (None, tmp_path / "root"):
-        with pytest.raises(DataError, match=r"empty: expected a data set with a file"):
+        with pytest.raises(DataError, match=r"empty: expected a folder with a TU data set"):
             open_dataset("empty", root, label="kind")
     assert len(open_dataset("outer").store) == 3
     assert len(open_dataset("named", tmp_path / "root").store) == 4

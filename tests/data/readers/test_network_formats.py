@@ -80,7 +80,7 @@ def test_variants_of_the_gexf_namespace(space: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "n, line 1: expected XML, found 'no element found'."),
+        (b"", "n, line 1: expected valid XML, found an error at column 1 (no element found)."),
         (
             b"<graphml>" * 100,
             "n, line 1: expected plain GraphML or GEXF, found elements that are nested too deeply.",
@@ -89,7 +89,7 @@ def test_variants_of_the_gexf_namespace(space: str) -> None:
             b'<?xml version="1.0" encoding="utf-7"?><graphml/>',
             "n: expected XML in UTF-8, found another encoding.",
         ),
-        (b"<a:graphml/>", "n, line 1: expected XML, found 'unbound prefix'."),
+        (b"<a:graphml/>", "n, line 1: expected valid XML, found an error at column 1 (unbound prefix)."),
     ],
 )
 def test_invalid_xml_is_rejected(content: bytes, message: str) -> None:

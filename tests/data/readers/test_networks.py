@@ -223,7 +223,11 @@ def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("n.json", '{"nodes": [\n{"id": 1},\n]}', "n.json, line 3: expected JSON, found"),
+        (
+            "n.json",
+            '{"nodes": [\n{"id": 1},\n]}',
+            "n.json, line 3: expected valid JSON, found an error at column 1 (a value is missing).",
+        ),
         ("n.json", "[]", "n.json: expected at least one graph, found none."),
         (
             "n.json",
@@ -243,7 +247,23 @@ def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
         (
             "n.json",
             '[{"nodes": [{"id": 1}]}, {"nodes": [{"id": 1}], "links": [{"source": 1, "target": 9}]}]',
-            "n.json, graph 1: expected two nodes of the graph at link 0, found 9.",
+            "n.json, graph 1: expected two nodes of the graph, 'source' and 'target', at link 0, "
+            "found the 'target' 9, which is no node.",
+        ),
+        (
+            "n.json",
+            '{"nodes": [{"id": 1}], "links": [{"source": 1}]}',
+            "n.json: expected two nodes of the graph, 'source' and 'target', at link 0, found no 'target'.",
+        ),
+        (
+            "n.json",
+            '{"nodes": [{"id": 1}], "links": [{"source": true, "target": 1}]}',
+            "n.json: expected two nodes of the graph, 'source' and 'target', at link 0, found the 'source' true.",
+        ),
+        (
+            "n.json",
+            '{"nodes": [{"id": 1}], "links": [5]}',
+            "n.json: expected two nodes of the graph, 'source' and 'target', at link 0, found the number 5.",
         ),
         (
             "n.json",
@@ -253,7 +273,7 @@ def test_directed_links_are_read_as_undirected_and_counted(tmp_path):
         (
             "n.graphml",
             "<graphml>\n<graph>\n</graphml>",
-            "n.graphml, line 3: expected XML, found 'mismatched",
+            "n.graphml, line 3: expected valid XML, found an error at column 3 (mismatched tag).",
         ),
         (
             "n.graphml",
@@ -280,7 +300,8 @@ def test_errors_in_files(tmp_path, name, text, message):
     path.write_text(text)
     with pytest.raises(DataError) as caught:
         read_networks(path)
-    assert str(caught.value).startswith(message)
+    where = "" if message.startswith("graph ") else f"{tmp_path}/"
+    assert str(caught.value).startswith(f"{where}{message}")
 
 
 def test_unusual_attribute_names_and_numbers(tmp_path):

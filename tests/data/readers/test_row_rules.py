@@ -47,7 +47,7 @@ def test_a_missing_label_is_refused_with_line_column_and_the_way_out(table):
     with pytest.raises(DataError) as caught:
         open_dataset(table, label="active")
     assert str(caught.value) == (
-        "mols.csv, line 4: expected a label in column 'active', found an empty entry (2 such rows). "
+        f"{table}, line 4: expected a label in column 'active', found an empty entry (2 such rows). "
         "Add the label, or leave such rows out with bad='skip'."
     )
     table.write_text("smiles,active\nCCO,1\nCCN,NaN\n")

@@ -91,8 +91,8 @@ def test_quoted_entries_and_empty_lines_keep_their_lines(write):
 )
 def test_errors_name_file_and_line(write, text, message):
     with pytest.raises(DataError) as caught:
-        read_molecule_table(write(text), label="active")
-    assert str(caught.value).startswith(message)
+        read_molecule_table(path := write(text), label="active")
+    assert str(caught.value).startswith(f"{path.parent}/{message}")
 
 
 def test_skipped_rows_are_noted_and_the_others_keep_their_columns(write):

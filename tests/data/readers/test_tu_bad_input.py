@@ -97,7 +97,7 @@ def test_message_of_each_error(tmp_path, table, content, message):
     folder = write(tmp_path / "T", GOOD | {table: content})
     with pytest.raises(DataError) as caught:
         read_tu(folder)
-    assert str(caught.value) == f"T/T_{table}.txt{message}"
+    assert str(caught.value) == f"{folder / f'T_{table}.txt'}{message}"
 
 
 def test_more_graphs_than_classes(tmp_path):
@@ -116,7 +116,7 @@ def test_more_graphs_than_classes(tmp_path):
 def test_a_missing_edge_file(tmp_path):
     folder = write(tmp_path / "T", GOOD | {"A": None})
     with pytest.raises(
-        DataError, match=r"^T: expected a data set with a file <NAME>_A\.txt, found no such file\.$"
+        DataError, match=r"T: expected a TU data set with a file <NAME>_A\.txt, found 6 \.txt files\.$"
     ):
         read_tu(folder)
 
@@ -181,7 +181,7 @@ def test_damaged_files_give_a_store_or_a_message(files):
         outcome = store_or_error(write(Path(folder) / "T", files))
     if isinstance(outcome, GraphcapsError):
         assert ": expected " in str(outcome) or ": file not found." in str(outcome)
-        assert folder not in str(outcome)
+        assert str(outcome).count(folder) == 1
     else:
         assert outcome.num_nodes == len(outcome.node_graph)
         sizes = outcome.sizes.repeat_interleave(outcome.sizes).repeat_interleave(outcome.degree)

@@ -7,10 +7,11 @@ project were measured with; it holds the same graphs in the same order.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import Literal
+
+from graphcaps._io.close_names import close_names
 
 __all__ = ["CATALOGUE", "CatalogueEntry", "find_entry", "similar_names"]
 
@@ -216,8 +217,7 @@ def find_entry(name: str) -> CatalogueEntry | None:
 def similar_names(name: str, count: int = 3) -> tuple[str, ...]:
     """Up to ``count`` names of the catalogue that are similar to ``name``, most similar first."""
     names = {_fold(entry.name): entry.name for entry in _ENTRIES}
-    close = difflib.get_close_matches(_fold(name), names, n=count, cutoff=0.5)
-    return tuple(names[folded] for folded in close)
+    return tuple(names[folded] for folded in close_names(_fold(name), names, count))
 
 
 def _fold(name: str) -> str:

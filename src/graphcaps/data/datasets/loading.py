@@ -21,15 +21,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from graphcaps._io.close_names import close_names
 from graphcaps._io.file_hash import sha256_of
 from graphcaps._io.user_folders import expand_home, user_folder
 from graphcaps.data.datasets.cache import load_cached, save_cached
-from graphcaps.data.datasets.catalogue import CATALOGUE, CatalogueEntry, find_entry, similar_names
+from graphcaps.data.datasets.catalogue import CatalogueEntry, find_entry, similar_names
 from graphcaps.data.datasets.download import DownloadError, download_tu, verify_checksum_file
 from graphcaps.data.readers.graph_metadata import GraphMetadata, warn_of_notes
 from graphcaps.data.readers.tu import read_tu
 from graphcaps.data.readers.tu_archive import TUArchive
-from graphcaps.data.readers.user_files import USER_FILE_SUFFIXES, is_user_file, read_user_file
+from graphcaps.data.readers.user_files import (
+    USER_FILE_SUFFIXES,
+    is_user_file,
+    read_user_file,
+    unreadable_folder,
+)
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError, UsageError
 
@@ -128,6 +134,8 @@ def open_dataset(
     local = find_dataset(name) if _is_path(name) or _is_unknown_folder(name, root) else None
     if local is not None and local.is_dir() and not _is_tu_folder(local):
         # An error that says what the folder lacks, rather than one of an option. A subfolder may have a data set.
+        if next(local.glob(f"*/{_TU_FILES[0]}"), None) is None:
+            raise unreadable_folder(local)
         with TUArchive(local):
             pass
     for option, value in options.items():
@@ -254,18 +262,14 @@ def _user_file(name: str | Path, root: str | Path | None) -> Path | None:
 
 def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...], allowed: bool) -> Path:
     exact_name, folder = entry.name if entry else name, folders[-1]
-    similar = similar_names(name)
-    suggestion = f"Did you mean {' or '.join(similar)}?" if similar else ""
     if name == "-":
         fix = "Standard input is not read; write the graphs to a file."
         raise ArgumentError("load_dataset", "name", "be a data set or a file", "'-'", fix)
     if entry is None and _SMILES_CHARACTERS.fullmatch(name):  # a structure may be confidential
-        fix = (
-            "It looks like a SMILES, which is not sent to the network. Put SMILES into a table (docs/inputs.md), "
-            f"or {name}.zip into {folder} if it is a data set."
+        raise UsageError(
+            f"{_not_here(name, folders)}. It looks like a SMILES, which is not sent to the network: put SMILES into a "
+            f"table (docs/inputs.md), or {name}.zip into {folder} if it is a data set. {_suggestion(name)}".rstrip()
         )
-        fix = f"{fix} {suggestion}".rstrip()
-        raise ArgumentError("load_dataset", "name", "be a data set or a file", f"'{name}'", fix)
     try:
         if not allowed:
             raise DownloadError(exact_name, "downloads are disabled", folder)
@@ -273,14 +277,29 @@ def _download(name: str, entry: CatalogueEntry | None, folders: tuple[Path, ...]
     except DownloadError as error:
         if entry is not None:
             raise
-        searched = ", ".join(str(path) for path in folders)
-        raise ArgumentError(
-            "load_dataset",
-            "name",
-            f"be a data set in {searched} or in the TU collection, or a path to a TU folder or zip",
-            f"'{name}' ({error.reason})",
-            suggestion or f"Known names: {', '.join(CATALOGUE)}.",
+        suffixes = f"{', '.join(USER_FILE_SUFFIXES)} or .zip"
+        raise UsageError(
+            f"{_not_here(name, folders)} or in the TU collection ({error.reason}). "
+            f"{_suggestion(name) or 'Known data sets are listed by: graphcaps data list.'} "
+            f"For your own graphs, give the path of a folder or of a file that ends in {suffixes} (docs/inputs.md)."
         ) from error
+
+
+def _not_here(name: str, folders: tuple[Path, ...]) -> str:
+    """The beginning of a sentence on a name that is neither a path nor a data set in ``folders``."""
+    searched = ", ".join(str(path) for path in folders)
+    return f"There is no file or folder '{name}' here, and no data set of this name in {searched}"
+
+
+def _suggestion(name: str) -> str:
+    """A question with data sets, and files of the working folder, that have a similar name; "" if there are none."""
+    try:
+        here = [path for path in Path().iterdir() if path.suffix.lower() in (".zip", *USER_FILE_SUFFIXES)]
+    except OSError:
+        here = []
+    same_stem = [path.name for path in sorted(here) if path.stem.lower() == name.lower()]
+    similar = (*same_stem, *similar_names(name), *close_names(name, [path.name for path in here]))
+    return f"Did you mean {' or '.join(tuple(dict.fromkeys(similar))[:3])}?" if similar else ""
 
 
 def _read_tu_cached(path: Path, cache: bool) -> LoadedDataset:

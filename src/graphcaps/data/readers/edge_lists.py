@@ -237,7 +237,8 @@ def _read_edges(
     rows = zip(graphs, sources, targets, table.lines, strict=True)
     for row, (name, source, target, line) in enumerate(rows):
         if name not in read and graph_list is not None:
-            raise DataError(table.where, f"a graph of {graph_list.where}", f"'{name}'", line=line)
+            expected = f"a graph of {Path(graph_list.where).name}"
+            raise DataError(table.where, expected, f"'{name}'", line=line)
         graph = read.setdefault(name, _Graph(line))
         for node in (source, target):
             if node not in graph.nodes:

@@ -17,12 +17,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.parsers import expat
 
 from graphcaps._io.read_limit import check_json, check_memory, read_bounded
-from graphcaps.errors import DataError
+from graphcaps.errors import DataError, shorten
 
 if TYPE_CHECKING:
     from networkx import Graph
 
-__all__ = ["NETWORK_PARSERS", "XmlFormat", "parse_json", "parse_networks", "read_network_file", "xml_format"]
+__all__ = [
+    "NETWORK_PARSERS",
+    "XmlFormat",
+    "describe_json",
+    "parse_json",
+    "parse_networks",
+    "read_network_file",
+    "xml_format",
+]
 
 _MAX_XML_DEPTH = 64
 _NODE_BYTES = (
@@ -35,6 +43,17 @@ _GEXF_NAMESPACES = {  # those that networkx accepts, by version
     "1.1draft": "http://www.gexf.net/1.1draft",
     "1.2draft": "http://www.gexf.net/1.2draft",
     "1.3": "http://gexf.net/1.3",
+}
+_JSON_ERRORS = {  # beginnings of messages of Python, and our words
+    "Expecting value": "a value is missing",
+    "Expecting ',' delimiter": "a comma or a closing bracket is missing",
+    "Expecting ':' delimiter": "a colon is missing",
+    "Expecting property name": "a name in double quotes is missing",
+    "Illegal trailing comma": "a value is missing after a comma",  # Python 3.13
+    "Unterminated string": "a text that begins here has no closing quotation mark",
+    "Invalid control character": "a text has a line break or another control character",
+    "Invalid \\": "a text has an invalid character after a backslash",
+    "Extra data": "more text follows after the end",
 }
 _RESERVED_KEYS = ("directed", "multigraph", "nodes", "links", "edges", "graph")  # of node-link JSON
 
@@ -57,7 +76,7 @@ def read_network_file(path: str | Path) -> list[Graph]:
         content = read_bounded(path)
     except OSError as error:
         raise DataError(path, f"file cannot be read ({error.strerror or error})") from error
-    return parse_networks(content, path.suffix, path.name)
+    return parse_networks(content, path.suffix, str(path))
 
 
 def parse_networks(content: bytes, suffix: str, where: str) -> list[Graph]:
@@ -66,7 +85,7 @@ def parse_networks(content: bytes, suffix: str, where: str) -> list[Graph]:
     Args:
         content (bytes): Content of the file.
         suffix (str): ``".graphml"``, ``".gexf"`` or ``".json"``.
-        where (str): File name for messages.
+        where (str): Name or path of the file for messages.
 
     Raises:
         DataError: If the content is invalid, or holds no graph.
@@ -92,7 +111,7 @@ def parse_json(content: bytes, where: str) -> Any:
     except UnicodeDecodeError as error:
         raise DataError(where, "text in UTF-8", "other bytes") from error
     except json.JSONDecodeError as error:
-        raise DataError(where, "JSON", f"'{error.msg}'", line=error.lineno) from error
+        raise DataError(where, "valid JSON", _json_error(error), line=error.lineno) from error
     except RecursionError as error:
         raise DataError(where, "JSON", "brackets that are nested too deeply") from error
     except ValueError as error:  # Python limits the digits of an integer
@@ -133,7 +152,8 @@ def xml_format(content: bytes, where: str) -> XmlFormat:
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
-        raise DataError(where, "XML", f"'{expat.ErrorString(error.code)}'", line=error.lineno) from error
+        found = f"an error at column {error.offset + 1} ({expat.ErrorString(error.code)})"
+        raise DataError(where, "valid XML", found, line=error.lineno) from error
     except _UnsafeXml as error:
         raise DataError(where, "plain GraphML or GEXF", f"{error}", line=parser.CurrentLineNumber) from error
     except (ValueError, LookupError) as error:  # an encoding that expat does not support
@@ -211,26 +231,34 @@ def _node_link_graph(value: Any, where: str) -> Graph:
     import networkx as nx
 
     if not isinstance(value, dict) or not isinstance(value.get("nodes"), list):
-        raise DataError(where, "a graph with lists of 'nodes' and 'links'", _describe(value))
+        raise DataError(where, "a graph with lists of 'nodes' and 'links'", describe_json(value))
     links = value.get("links", value.get("edges", []))
     if not isinstance(links, list):
-        raise DataError(where, "a list under 'links'", _describe(links))
+        raise DataError(where, "a list under 'links'", describe_json(links))
     graph = nx.MultiDiGraph() if value.get("directed") is True else nx.MultiGraph()
     attributes = value.get("graph", {})
     graph.graph.update(dict(attributes) if isinstance(attributes, dict) else {})
     graph.graph.update({key: entry for key, entry in value.items() if key not in _RESERVED_KEYS})
     for index, node in enumerate(value["nodes"]):
         if not isinstance(node, dict) or not _is_node_id(node.get("id")):
-            raise DataError(where, f"an 'id' (text or number) at node {index}", _describe(node))
+            raise DataError(where, f"an 'id' (text or number) at node {index}", describe_json(node))
         if node["id"] in graph:
             raise DataError(where, "every node once", f"{node['id']!r} again, at node {index}")
         # A dictionary, because an attribute can have the name of an argument of networkx.
         graph.add_nodes_from([(node["id"], {str(key): entry for key, entry in node.items() if key != "id"})])
     for index, link in enumerate(links):
-        ends = (link.get("source"), link.get("target")) if isinstance(link, dict) else (None, None)
-        for end in ends:
-            if not _is_node_id(end) or end not in graph:
-                raise DataError(where, f"two nodes of the graph at link {index}", repr(end))
+        expected = f"two nodes of the graph, 'source' and 'target', at link {index}"
+        if not isinstance(link, dict):
+            raise DataError(where, expected, describe_json(link))
+        for key in ("source", "target"):
+            if link.get(key) is None:
+                raise DataError(where, expected, f"no '{key}'")
+            if not _is_node_id(link[key]) or link[key] not in graph:
+                found = (
+                    f"{link[key]!r}, which is no node" if _is_node_id(link[key]) else describe_json(link[key])
+                )
+                raise DataError(where, expected, f"the '{key}' {found}")
+        ends = (link["source"], link["target"])
         attributes = {
             str(key): entry for key, entry in link.items() if key not in ("source", "target", "key")
         }
@@ -242,10 +270,23 @@ def _is_node_id(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _describe(value: Any) -> str:
+def describe_json(value: Any) -> str:
+    """What a value of JSON is, in words: "the number 5", "a list", "an object with 'nodes'"."""
     if isinstance(value, dict):
         return f"an object with {', '.join(repr(key) for key in list(value)[:6]) or 'no keys'}"
-    return {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), repr(value))
+    if isinstance(value, str):
+        return f"the text {shorten(repr(value), 60)}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"the number {json.dumps(value)[:60]}"
+    return "a list" if isinstance(value, list) else json.dumps(value)  # true, false or null
+
+
+def _json_error(error: json.JSONDecodeError) -> str:
+    """What is wrong with a text that is not JSON, and in which column."""
+    reason = next((words for name, words in _JSON_ERRORS.items() if error.msg.startswith(name)), error.msg)
+    if error.pos >= len(error.doc.rstrip()):
+        reason = "the text ends too early" if error.doc.strip() else "the text is empty"
+    return f"an error at column {error.colno} ({reason})"
 
 
 NETWORK_PARSERS: dict[str, Callable[[bytes, str], list[Any]]] = {

@@ -101,7 +101,7 @@ def read_networks(
     rows = [row for row in range(len(listed)) if policy != "skip" or (found[row] != "" and sets[row])]
     if not rows:
         what = "a class" if split is None else "a class and a set"
-        raise DataError(path.name, f"{what} in at least one graph", "none")
+        raise DataError(path, f"{what} in at least one graph", "none")
     kept, classes = [listed[row] for row in rows], [found[row] for row in rows]
     is_complete = "" not in classes
     read = store_from_networks(
@@ -110,7 +110,7 @@ def read_networks(
         names=[one.name for one in kept],
         split=None if split is None else [sets[row] for row in rows],
         name=path.stem,
-        where=path.name,
+        where=str(path),
         **options,
     )
     left_out = sorted(set(range(len(listed))) - set(rows))
@@ -364,7 +364,7 @@ def _read_folder(
         if labels is not None:
             row = labels.get(name) or labels.get(path.name) or labels.get(path.stem)
             if row is None:
-                raise DataError(tables[0].name, f"a row for the file '{name}'", "none")
+                raise DataError(tables[0], f"a row for the file '{name}'", "none")
             listed += _read_file(path, name, *row)
         else:
             listed += _read_file(path, name, path.parent.name if in_subfolders else None)

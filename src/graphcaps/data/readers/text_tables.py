@@ -31,7 +31,7 @@ class Table:
     """Rows of text under named columns.
 
     Args:
-        where (str): File name for messages.
+        where (str): Path of the file for messages, as the user named it.
         columns (tuple): Column names.
         rows (tuple): Entries of each row; an empty string for a missing entry.
         lines (tuple): Line of each row in a CSV file, or its number from 1 in a Parquet file.
@@ -117,7 +117,7 @@ def open_table(path: str | Path) -> Table:
 
 
 def _read_csv(path: Path) -> Table:
-    where = path.name
+    where = str(path)
     try:
         content = read_bounded(path)
         _check_entries(content, where)
@@ -195,7 +195,7 @@ def _read_parquet(path: Path) -> Table:
         ):  # text that is not UTF-8, dates that Python cannot hold
             raise DataError(path, "entries that can be read", f"'{error}'") from error
         raise
-    return Table(path.name, columns, tuple(rows), tuple(range(1, len(rows) + 1)))
+    return Table(str(path), columns, tuple(rows), tuple(range(1, len(rows) + 1)))
 
 
 def _parquet_rows(file: Any, path: Path) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

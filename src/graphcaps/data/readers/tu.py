@@ -86,7 +86,7 @@ class _Reader:
         num_nodes = len(graph)
         y, class_names = self._classes(int(graph[-1]))
         num_graphs = int(graph[-1]) if y is None else len(y)
-        self._budget(_NODE_FACTOR).add(4 * num_graphs, self.archive.label)
+        self._budget(_NODE_FACTOR).add(4 * num_graphs, str(self.archive.path))
         label_names = self._label_names()
         node_labels = self._labels("node_labels", num_nodes, "node")
         node_attributes = self._attributes("node_attributes", num_nodes, "node")

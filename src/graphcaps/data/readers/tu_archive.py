@@ -12,7 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -20,7 +20,7 @@ from graphcaps._io.file_hash import sha256_of
 from graphcaps._io.read_limit import read_limit
 from graphcaps.errors import DataError
 
-__all__ = ["TRUTH_PREFIX", "TU_TABLES", "TUArchive"]
+__all__ = ["TRUTH_PREFIX", "TU_TABLES", "TUArchive", "count_files"]
 
 TU_TABLES = (
     "A",
@@ -44,6 +44,7 @@ TRUTH_PREFIX = "truth_"
 _MAX_RATIO = 1000  # text of numbers compresses by a factor of 5 to 40; a factor of 1000 means a zip bomb
 _MIN_RATIO_BYTES = 1 << 26  # below 64 MB no ratio does harm
 _CHUNK_BYTES = 1 << 19
+_MAX_SUFFIXES = 4  # listed in a message
 # zipfile decompresses LZMA and bzip2 input of the requested size at once: a small step bounds the output.
 _SMALL_STEP = 1 << 12
 
@@ -81,12 +82,11 @@ class TUArchive:
 
     def __init__(self, path: str | Path, *, max_bytes: int | None = None) -> None:
         self.path = Path(path)
-        self.label = self.path.name or self.path.resolve().name
         self._zip: zipfile.ZipFile | None = None
         self._streams: list[IO[bytes]] = []
         try:
             files = self._list_files(4 * read_limit() if max_bytes is None else max_bytes)
-            edge_file = _find_edge_file(files, self.label)
+            edge_file = _find_edge_file(files, self.path)
         except OSError as error:
             self.close()
             raise _unreadable(self.path, error) from error
@@ -128,10 +128,8 @@ class TUArchive:
         return tuple(member[start:-4] for member in self.names() if self._is_truth(member))
 
     def where(self, member: str) -> str:
-        """Name of a file for messages: ``MUTAG/MUTAG_A.txt``, or ``MUTAG_A.txt in MUTAG.zip``."""
-        if self._zip is not None:
-            return f"{member} in {self.label}"
-        return str(PurePosixPath(self.label) / self._folder / member)
+        """Path of a file for messages: ``data/MUTAG/MUTAG_A.txt``, or ``MUTAG_A.txt in data/MUTAG.zip``."""
+        return f"{member} in {self.path}" if self._zip is not None else str(self.path / self._folder / member)
 
     def is_link(self, where: str) -> bool:
         """Whether the file that messages call ``where`` is a symbolic link in a folder."""
@@ -193,15 +191,16 @@ class TUArchive:
         """The files of a folder, or of its subfolders if the folder itself holds no data set, or of a zip."""
         if self.path.is_dir():
             files = [entry.name for entry in self.path.iterdir() if entry.is_file()]
-            if not any(_dataset_name(file) for file in files):
-                files = [
-                    f"{file.parent.name}/{file.name}" for file in self.path.glob("*/*") if file.is_file()
-                ]
-            return files
+            if any(_dataset_name(file) for file in files):
+                return files
+            inner = [file for file in self.path.glob("*/*") if file.is_file()]
+            if any(_dataset_name(file.name) for file in inner):
+                return [f"{file.parent.name}/{file.name}" for file in inner]
+            return files  # the message counts them
         if not self.path.exists():
             raise DataError(self.path, "file or folder not found")
-        self._zip = _open_zip(self.path, self.label)
-        return _check_zip(self._zip, self.path.stat().st_size, self.label, max_bytes)
+        self._zip = _open_zip(self.path)
+        return _check_zip(self._zip, self.path, max_bytes)
 
     def _check_regular_files(self) -> None:
         """Raises if a file of the data set is a dangling link, a folder, a pipe or a device."""
@@ -238,8 +237,8 @@ def _unreadable(where: str | Path, error: BaseException) -> DataError:
     return DataError(where, "a readable file", f"'{system_error}'" if system_error else "damaged content")
 
 
-def _open_zip(path: Path, label: str) -> zipfile.ZipFile:
-    """Opens a zip, named ``label`` in messages.
+def _open_zip(path: Path) -> zipfile.ZipFile:
+    """Opens a zip.
 
     Raises:
         DataError: If it cannot be opened, is not a regular file (reading a pipe would block), or is not a zip.
@@ -248,14 +247,14 @@ def _open_zip(path: Path, label: str) -> zipfile.ZipFile:
         if path.is_file() or not path.exists():
             return zipfile.ZipFile(path)
     except OSError as error:
-        raise _unreadable(label, error) from error
+        raise _unreadable(path, error) from error
     except _READ_ERRORS as error:
-        raise DataError(label, "a TU folder or zip", "a file that is not a zip, or a damaged one") from error
-    raise DataError(label, "a TU folder or zip", "a special file")
+        raise DataError(path, "a TU folder or zip", "a file that is not a zip, or a damaged one") from error
+    raise DataError(path, "a TU folder or zip", "a special file")
 
 
-def _check_zip(archive: zipfile.ZipFile, compressed: int, label: str, max_bytes: int) -> list[str]:
-    """The names of the files in a zip of ``compressed`` bytes, after checks of the whole zip.
+def _check_zip(archive: zipfile.ZipFile, path: Path, max_bytes: int) -> list[str]:
+    """The names of the files in the zip at ``path``, after checks of the whole zip.
 
     Raises:
         DataError: At a path outside the zip's folder, an excessive uncompressed size, a repeated name, or encryption.
@@ -263,21 +262,34 @@ def _check_zip(archive: zipfile.ZipFile, compressed: int, label: str, max_bytes:
     for entry in archive.infolist():
         raw = entry.orig_filename.replace("\\", "/")
         if raw.startswith("/") or ":" in raw.partition("/")[0] or ".." in raw.split("/") or "\0" in raw:
-            raise DataError(label, "paths inside the zip's own folder", repr(entry.orig_filename))
+            raise DataError(path, "paths inside the zip's own folder", repr(entry.orig_filename))
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    total, compressed = sum(entry.file_size for entry in entries), max(compressed, 1)
+    total, compressed = sum(entry.file_size for entry in entries), max(path.stat().st_size, 1)
     if total > max_bytes:
-        raise DataError(label, f"at most {max_bytes:,} bytes uncompressed", f"{total:,} declared")
+        raise DataError(path, f"at most {max_bytes:,} bytes uncompressed", f"{total:,} declared")
     if total > _MIN_RATIO_BYTES and total > _MAX_RATIO * compressed:
         found = f"a factor of {total // compressed:,}"
-        raise DataError(label, f"a compression factor of at most {_MAX_RATIO:,}", found)
+        raise DataError(path, f"a compression factor of at most {_MAX_RATIO:,}", found)
     for name, count in Counter(entry.filename for entry in entries).items():
         if count > 1:
-            raise DataError(label, "every file once", f"{name!r} {count} times")
+            raise DataError(path, "every file once", f"{name!r} {count} times")
     for entry in entries:
         if entry.flag_bits & 1:
-            raise DataError(label, "a zip without a password", f"{entry.filename!r} encrypted")
+            raise DataError(path, "a zip without a password", f"{entry.filename!r} encrypted")
     return [entry.filename for entry in entries]
+
+
+def count_files(files: Iterable[str]) -> str:
+    """What a folder or zip holds, by the suffixes of its files: "1 .csv file", "3 files (2 .csv, 1 .txt)"."""
+    names = [PurePosixPath(file).name for file in files]
+    counts = Counter(PurePosixPath(name).suffix.lower() or "without suffix" for name in names)
+    if not names:
+        return "no file"
+    if len(counts) == 1 and "without suffix" not in counts:
+        return f"{len(names):,} {next(iter(counts))} file{'' if len(names) == 1 else 's'}"
+    listed = ", ".join(f"{count:,} {suffix}" for suffix, count in counts.most_common(_MAX_SUFFIXES))
+    more = ", …" if len(counts) > _MAX_SUFFIXES else ""
+    return f"{len(names):,} file{'' if len(names) == 1 else 's'} ({listed}{more})"
 
 
 def _inner_path(file: str) -> PurePosixPath:
@@ -290,13 +302,13 @@ def _dataset_name(file: str) -> str:
     return "" if file.startswith("._") or not file.endswith("_A.txt") else file.removesuffix("_A.txt")
 
 
-def _find_edge_file(files: list[str], label: str) -> PurePosixPath:
-    """The only ``<NAME>_A.txt`` among ``files``."""
+def _find_edge_file(files: list[str], source: Path) -> PurePosixPath:
+    """The only ``<NAME>_A.txt`` among the ``files`` of a folder or zip."""
     paths = sorted(path for file in files if _dataset_name((path := _inner_path(file)).name))
     if not paths:
-        raise DataError(label, "a data set with a file <NAME>_A.txt", "no such file")
+        raise DataError(source, "a TU data set with a file <NAME>_A.txt", count_files(files))
     if len(paths) > 1:
         shown = ", ".join(str(path) for path in paths[:4]) + (", …" if len(paths) > 4 else "")
         fix = "Name the folder or zip of one data set."
-        raise DataError(label, "one data set with a file <NAME>_A.txt", f"{len(paths)} ({shown})", fix=fix)
+        raise DataError(source, "one data set with a file <NAME>_A.txt", f"{len(paths)} ({shown})", fix=fix)
     return paths[0]

@@ -6,6 +6,7 @@ otherwise a table of molecules with a column of SMILES. Readers are imported whe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any
 from graphcaps.data.readers.graph_metadata import StoreWithMetadata
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, Table, open_table
+from graphcaps.data.readers.tu_archive import count_files
 from graphcaps.errors import ArgumentError, DataError
 
-__all__ = ["READER_OPTIONS", "USER_FILE_SUFFIXES", "is_user_file", "read_user_file"]
+__all__ = ["READER_OPTIONS", "USER_FILE_SUFFIXES", "is_user_file", "read_user_file", "unreadable_folder"]
 
 USER_FILE_SUFFIXES = (*TABLE_SUFFIXES, *NETWORK_PARSERS)
 """Suffixes of the files that :func:`read_user_file` reads."""
@@ -47,6 +49,25 @@ def is_user_file(path: Path) -> bool:
 
         return find_edge_list(path) is not None or is_network_folder(path)
     return path.suffix.lower() in USER_FILE_SUFFIXES
+
+
+def unreadable_folder(folder: Path) -> DataError:
+    """The error of a folder that holds nothing which is read as a folder: what it may hold, and what it holds."""
+    networks = ", ".join(NETWORK_PARSERS)
+    expected = f"a folder with a TU data set (NAME_A.txt), an edge list (edges.csv) or networks ({networks})"
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    files, folders = [path for path in entries if path.is_file()], [path for path in entries if path.is_dir()]
+    if not entries:
+        return DataError(folder, expected, "an empty folder")
+    found = [count_files(path.name for path in files)] if files else []
+    found += (
+        [f"{len(folders):,} folder{'' if len(folders) == 1 else 's'} without any of these"] if folders else []
+    )
+    alone = [path for path in files if path.suffix.lower() in (*TABLE_SUFFIXES, ".zip")]
+    fix = ""
+    if alone:
+        fix = f"Name the file itself: {alone[0]}" if len(alone) == 1 else f"Name one file, such as {alone[0]}"
+    return DataError(folder, expected, " and ".join(found) or "no files", fix=f"{fix}." if fix else "")
 
 
 def read_user_file(
@@ -86,8 +107,14 @@ def read_user_file(
 
 
 def _is_link(path: Path, where: str) -> bool:
-    """Whether ``where``, the place that an error names, is a symbolic link: the file itself, or one of a folder."""
-    return (path / Path(where).name if path.is_dir() else path).is_symlink()
+    """Whether ``where``, the place that an error names, is in a symbolic link: the file itself, or one of a folder."""
+    if os.path.islink(where) or not path.is_dir():
+        return os.path.islink(where) or path.is_symlink()
+    # The place may be a graph of a file: "folder/net.json, graph 3", or "graph 'net.json#3'".
+    links = (file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.is_symlink())
+    return any(
+        where.startswith((f"{file},", f"graph '{file.relative_to(path).as_posix()}")) for file in links
+    )
 
 
 def _read_by_format(
@@ -125,7 +152,7 @@ def _read_with(
 ) -> StoreWithMetadata:
     for name, value in options.items():
         if name not in allowed:
-            file = source.where if isinstance(source, Table) else source.name
+            file = source.where if isinstance(source, Table) else source
             raise ArgumentError("load_dataset", name, f"be omitted for {kind} ('{file}')", repr(value))
     applicable = {name: value for name, value in (defaults or {}).items() if name in allowed}
     return read(source, **applicable | options)
