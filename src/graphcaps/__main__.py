@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Runs the command line; Ctrl-C ends it with one line and exit code 130, also while it is imported."""
+    """Runs the command line; Ctrl-C ends it with one line and exit code 130, SIGTERM with 143, also during imports."""
     exit_on_interrupt()
     from graphcaps.cli.main import main as run
 

@@ -121,11 +121,11 @@ def test_scaling_prints_and_stores_a_row_per_size(monkeypatch: pytest.MonkeyPatc
     ("arguments", "sentence"),
     [
         (("--rivals", "gin"), "No such option"),
-        (("--device", "tpu"), "bench: 'device' must be cpu, cuda or auto, got 'tpu'"),
+        (("--device", "tpu"), "bench: '--device' must be cpu, cuda or auto, got 'tpu'"),
         (("planted-parts", "planted-parts"), "'NAME' must be given once each, got 'planted-parts' twice"),
         (("--speed",), "No such option"),
         (("planted-parts", "--scaling"), "'--scaling' must come without data sets, got 'planted-parts'"),
-        (("--precision", "half"), "'precision' must be one of float32, tf32, bf16, got 'half'"),
+        (("--precision", "half"), "'--precision' must be one of float32, tf32, bf16, got 'half'"),
         (("--out", "."), "expected a file to write measurements to, found a folder"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_model_without_a_companion_has_no_parts(tmp_path: Path) -> None:
         (("--companion", "wl-forest", "--validation", "0"), "come with validation graphs, which choose its"),
         (
             ("--preset", "best", "--validation", "0"),
-            "got 'wl-forest' without any. Set a validation share above 0, or leave it out: --companion none,",
+            "got 'wl-forest' without any. Set --validation above 0, or leave it out: --companion none,",
         ),
     ],
 )

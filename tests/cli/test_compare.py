@@ -60,7 +60,7 @@ def test_a_failed_model_is_listed_and_the_exit_code_says_so(tu: Path) -> None:
             ["--models", "wl-florest"],
             "must name models, 'paper' or 'all', got 'wl-florest'. Did you mean wl-forest",
         ),
-        (["--models", "gin", "--baseline", "gcn"], "'baseline' must be one of the models, gin"),
+        (["--models", "gin", "--baseline", "gcn"], "'--baseline' must be one of the models, gin"),
         (["--models", "gin", "--format", "csv"], "'--format' must be one of table, markdown, latex, json"),
         (["--models", "gin", "--folds", "400"], "graphs"),
         (["--models", "gin", "--repeat", "3"], "come with --split scaffold or --split random"),

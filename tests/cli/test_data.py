@@ -113,7 +113,7 @@ def test_an_invalid_file_ends_with_2(tmp_path):
     (folder / "OWN_graph_labels.txt").write_text("1\n")
     result = run("info", folder)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("graphcaps: OWN/OWN_A.txt, line 2: expected ")
+    assert result.stderr.startswith(f"graphcaps: {folder}/OWN_A.txt, line 2: expected ")
     assert result.stderr.count("\n") == 1
 
 
@@ -231,11 +231,11 @@ def test_info_of_a_folder_of_networks(tmp_path, monkeypatch):
 def test_invalid_tables_end_with_2_and_one_sentence(molecules, verb, options, message):
     result = run(verb, molecules, *options)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"graphcaps: {message}")
+    assert result.stderr.startswith(f"graphcaps: {molecules.parent}/{message}")
     assert result.stderr.count("\n") == 1
 
 
 def test_column_options_are_refused_for_a_named_set():
     result = run("info", "planted-parts", "--smiles", "x")
     assert result.exit_code == 2
-    assert "'smiles' must be omitted for 'planted-parts'" in result.stderr
+    assert "'--smiles' must be omitted for 'planted-parts'" in result.stderr

@@ -147,7 +147,7 @@ def test_invalid_files_end_with_2(dataset, file, text, message):
     (dataset / file).write_text(text)
     result = check(dataset)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"graphcaps: {message}")
+    assert result.stderr.startswith(f"graphcaps: {dataset.parent}/{message}")
     assert result.stderr.count("\n") == 1
 
 

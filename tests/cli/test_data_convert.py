@@ -59,7 +59,7 @@ def test_an_existing_target_needs_overwrite(target):
     assert (result.exit_code, result.stdout) == (2, "")
     assert (
         result.stderr
-        == f"graphcaps: write_tu: 'target' must not exist yet, got '{target}'. Replace it with --overwrite.\n"
+        == f"graphcaps: data convert: TARGET must not exist yet, got '{target}'. Replace it with --overwrite.\n"
     )
     assert read_tu(target).num_nodes == before
     assert convert("planted-parts", target, "--overwrite").exit_code == 0
@@ -80,7 +80,7 @@ def test_a_set_is_replaced_by_itself():
         (("planted-parts", "no/parts"), "no/parts: folder no does not exist. Create it first."),
         (("planted-parts", ".parts"), "write_tu: 'name' must be a valid file name that does not start with a dot, got"),
         (("planted-parts", ".zip"), "write_tu: 'name' must be a valid file name that does not start with a dot"),
-        (("MUTAGG", "x.zip"), "load_dataset: 'name' must be a data set in "),
+        (("MUTAGG", "x.zip"), "There is no file or folder 'MUTAGG' here, and no data set of this name in "),
         (("no/such.zip", "x.zip"), "no/such.zip: file or folder not found."),
     ],
 )  # fmt: skip

@@ -235,7 +235,7 @@ def test_the_report_is_written(model: Path, data: Path, tmp_path: Path) -> None:
         (("--graph", 7), "'--graph' must be a number from 1 to 6, got 7"),
         (("--measure", "--methods", "lime"), "'--methods' must name some of capsules"),
         (("--methods", "capsules"), "must be used with --measure"),
-        (("--target", "nothing"), "'target' must be one of ring-star"),
+        (("--target", "nothing"), "'--target' must be one of ring-star"),
         (("--measure", "--graph", 1), "'--graph' must be used without --measure, --capsules and --out"),
         (("--capsules", "--graph", 1), "'--graph' must be used without --measure, --capsules and --out"),
         (("--counterfactuals",), "'--counterfactuals' must be used with --graph or --out"),

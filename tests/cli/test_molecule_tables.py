@@ -116,6 +116,42 @@ def test_a_table_without_a_valid_molecule_ends_with_2(model: Path, tmp_path: Pat
     assert "at least one molecule in SMILES" in result.stderr
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl"])
+def test_a_table_without_a_valid_molecule_gets_a_row_with_the_reason_of_each(
+    model: Path, tmp_path: Path, suffix: str
+) -> None:
+    table, out = write_table(tmp_path / "none.csv", ["a,C1CC", "b,x"], "id,smiles"), tmp_path / f"out{suffix}"
+    result = run("predict", model, table, "--out", out)
+    assert result.exit_code == 2
+    assert "predicted  0 of 2 graphs" in result.stdout
+    assert result.stderr.splitlines()[-1] == (
+        f"graphcaps: {table}: expected at least one molecule in SMILES, found none (graph 1: {REASON}). "
+        f"{out} has the reason for each row."
+    )
+    text = out.read_text("utf-8")
+    rows: list[dict[str, Any]]
+    if suffix == ".csv":
+        rows = [{**row} for row in rows_of(out)]
+    else:
+        rows = json.loads(text)["predictions"] if suffix == ".json" else [*map(json.loads, text.splitlines())]
+    assert [(row["id"], row["class"] or "", row["error"]) for row in rows] == [
+        ("a", "", REASON),
+        ("b", "", REASON),
+    ]
+    summary = json.loads(Path(f"{out}.config.json").read_text("utf-8"))["summary"]
+    assert (summary["graphs"], summary["failed"]) == (2, 2)
+
+
+def test_json_of_a_table_without_a_valid_molecule_has_its_rows(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "none.csv", ["a,C1CC"], "id,smiles")
+    result = run("predict", model, table, "--json")
+    assert result.exit_code == 2
+    assert [row["error"] for row in json.loads(result.stdout)["predictions"]] == [REASON]
+    for words in (("--bad", "skip"), ("--bad", "refuse")):
+        assert run("predict", model, table, "--json", *words).stdout == ""
+    assert run("explain", model, table, "--graph", "1").exit_code == 2
+
+
 def test_ids_are_shown_unless_they_are_line_numbers(model: Path, table: Path, tmp_path: Path) -> None:
     lines = run("predict", model, table).stdout.splitlines()
     assert lines[0].split() == ["graph", "id", "class", "probability", "used", "in", "error"]
@@ -145,6 +181,24 @@ def test_a_graph_is_selected_by_id_or_row(model: Path, table: Path) -> None:
     assert (explanation["graph"], explanation["id"], explanation["num_nodes"]) == (3, "N003", 4)
     skipped = run("explain", model, table, "--graph", "2", "--bad", "skip")
     assert "graph      2 (N003) of new" in skipped.stdout
+
+
+def test_a_number_that_is_also_an_id_is_noted_and_both_can_be_named(model: Path, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "ids.csv", ["2,CCO", "1,COC", "3,CCCC", "id:9,CCN"], "id,smiles")
+
+    def explained(name: str) -> tuple[int, str]:
+        result = run("explain", model, table, "--graph", name, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)["explanation"]["graph"], result.stderr
+
+    number, errors = explained("2")
+    assert number == 2
+    assert errors == ("--graph 2 is graph 2, whose id is 1; --graph id:2 explains graph 1, whose id is 2.\n")
+    assert explained("id:2") == (1, "")
+    assert explained("3") == (3, "")  # also its id
+    assert explained("id:9") == explained("id: id:9") == (4, "")
+    result = run("explain", model, table, "--graph", "id:8")
+    assert "'--graph' must be a number from 1 to 4 or an id, such as 2, got 'id:8'." in result.stderr
 
 
 def test_the_option_id_names_the_column_of_ids(model: Path, tmp_path: Path) -> None:

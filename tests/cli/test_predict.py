@@ -272,7 +272,7 @@ def test_invalid_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
         ((model, source, "--out", tmp_path / "away" / "new.csv"), "expected a folder to write into"),
         (
             (model, source, "--device", "abacus"),
-            "predict: 'device' must be cpu, cuda or auto, got 'abacus'.",
+            "predict: '--device' must be cpu, cuda or auto, got 'abacus'.",
         ),
     ]
     for arguments, message in cases:

@@ -70,8 +70,8 @@ def test_train_keeps_one_model_and_says_which(
         ),
         (
             ("--validation", 0),
-            "train: 'restarts' must be 1 without validation graphs, which choose the model to keep, got 3. "
-            "Set a validation share above 0.",
+            "train: '--restarts' must be 1 without validation graphs, which choose the model to keep, got 3. "
+            "Set --validation above 0.",
         ),
     ],
 )

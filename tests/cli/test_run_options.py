@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import graphcaps
-from graphcaps.cli.run_options import configure, describe_preset
+from graphcaps.cli.run_options import configure, describe_classes, describe_preset
 from graphcaps.config import CommitteeConfig
 from graphcaps.data.datasets.planted_parts import planted_parts
 from graphcaps.data.readers.tu_writer import write_tu
@@ -122,19 +123,38 @@ def test_a_name_alone_takes_no_preset_of_the_catalogue(store: GraphStore, name: 
     assert configure(named[range(5)]).source == "default"
 
 
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        ((4, 2), "2 classes (a: 4, b: 2)"),
+        ((1,) * 60, "60 classes of 1 graph each"),
+        ((2,) * 60, "60 classes of 2 graphs each"),
+        ((1, *(4,) * 59), "60 classes of 1 to 4 graphs"),
+    ],
+)
+def test_classes_and_their_graphs(counts: tuple[int, ...], sentence: str) -> None:
+    graphs = planted_parts(num_graphs=sum(counts))
+    y = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    names = ("a", "b") if len(counts) == 2 else tuple(map(str, range(len(counts))))
+    assert describe_classes(replace(graphs, y=y, class_names=names)) == sentence
+
+
 def test_the_reason_for_the_preset(store: GraphStore) -> None:
     def reason(store: GraphStore, preset: str | None = None) -> str:
         return describe_preset(store, configure(store, preset=preset), preset)
 
-    own, proteins = "not loaded from the catalogue", replace(store, name="proteins")
-    assert reason(store) == f"preset: default ({own})"
-    assert reason(proteins) == f"preset: default ({own}; --preset paper takes that of PROTEINS)"
+    other, proteins = "not loaded from the catalogue; --preset paper", replace(store, name="proteins")
+    assert reason(store) == "preset: default (for your own graphs)"
+    assert reason(proteins) == f"preset: default ({other} takes that of PROTEINS)"
     assert reason(proteins, "paper") == "preset: paper/PROTEINS (--preset)"
     assert reason(proteins.with_catalogue_name("PROTEINS")) == (
         "preset: paper/PROTEINS (PROTEINS of the catalogue)"
     )
     planted = replace(store, name="planted-parts")
-    assert reason(planted) == f"preset: default ({own}; --preset planted-parts takes that of planted-parts)"
+    assert (
+        reason(planted)
+        == f"preset: default ({other.replace('paper', 'planted-parts')} takes that of planted-parts)"
+    )
 
 
 def test_published_settings_of_a_model(store: GraphStore) -> None:
@@ -164,7 +184,7 @@ def test_published_settings_on_the_command_line(tmp_path: Path, verb: str) -> No
     words += ("--out", tmp_path / "out.safetensors") if verb == "train" else ("--folds", 3)
     refused = invoke(*words, "--model", "majority")
     assert refused.exit_code == 2
-    assert "'model' must be one with published settings (" in refused.stderr
+    assert "'--model' must be one with published settings (" in refused.stderr
     done = invoke(*words, "--model", "gcn")
     assert done.exit_code == 0, done.output
     assert "gcn, preset: published/gcn, DD (--preset)." in done.stderr

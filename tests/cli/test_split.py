@@ -384,7 +384,7 @@ def test_a_part_without_a_class_is_refused_before_training(small: list[str], mol
     rows = [f"{'C' * n}C1CC1,ring" for n in range(8)] + [f"{'C' * n}O,chain" for n in range(1, 33)]
     write("rings.csv", "smiles,kind\n" + "".join(f"{row}\n" for row in rows))
     gap = (
-        "rings: 'split' must give every part graphs of every class, got none of class 'ring' in the validation set, "
+        "rings: '--split' must give every part graphs of every class, got none of class 'ring' in the validation set, "
         "none of class 'ring' in the test set (by scaffold, seed 0). Choose another seed (--seed), other fractions "
         "(--fractions) or plain folds."
     )

@@ -216,14 +216,14 @@ def test_a_folder_removed_during_the_training_is_made_again(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--epochs", 0], "'epochs' must be at least 1, got 0"),
-        (["--batch-size", -1], "'batch_size' must be at least 1, got -1"),
-        (["--precision", "half"], "'precision' must be one of float32, tf32, bf16, got 'half'"),
-        (["--learning-rate", 0], "'learning_rate' must be above 0"),
-        (["--validation", 1], "'validation' must be at least 0 and below 1, got 1.0"),
-        (["--seed", -1], "'seed' must be a whole number from 0"),
-        (["--device", "tpu"], "'device' must be cpu, cuda or auto"),
-        (["--model", "hgnc"], "'model' must name a model, got 'hgnc'. Did you mean hgcn"),
+        (["--epochs", 0], "'--epochs' must be at least 1, got 0"),
+        (["--batch-size", -1], "'--batch-size' must be at least 1, got -1"),
+        (["--precision", "half"], "'--precision' must be one of float32, tf32, bf16, got 'half'"),
+        (["--learning-rate", 0], "'--learning-rate' must be above 0"),
+        (["--validation", 1], "'--validation' must be at least 0 and below 1, got 1"),
+        (["--seed", -1], "'--seed' must be a whole number from 0"),
+        (["--device", "tpu"], "'--device' must be cpu, cuda or auto"),
+        (["--model", "hgnc"], "'--model' must name a model, got 'hgnc'. Did you mean hgcn"),
         (["--preset", "none.toml"], "none.toml: file not found."),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -244,7 +244,7 @@ def test_unsuitable_graphs_are_refused(inputs: list[str], out: Path) -> None:
     few = torch.cat([(store.y == 0).nonzero().squeeze(-1), (store.y == 1).nonzero().squeeze(-1)[:1]])
     write_tu(store[few], out.parent / "FEW")
     message = refusal("train", out.parent / "FEW", "--out", out)
-    assert message.endswith("Add graphs of that class, or train with a validation share of 0.")
+    assert message.endswith("Add graphs of that class, or train with --validation 0.")
     labels = next((out.parent / "FEW").glob("*_graph_labels.txt"))
     labels.unlink()
     for names in (out.parent / "FEW").glob("*_class_names.txt"):
@@ -462,4 +462,4 @@ def test_the_metric_selects_the_epoch_and_is_in_the_model_file(inputs: list[str]
         in wrong.stderr
     )
     none = invoke(*inputs, "--out", out, "--overwrite", "--metric", "mcc", "--validation", "0")
-    assert "train: 'metric' must be 'loss' without a validation set" in none.stderr
+    assert "train: '--metric' must be 'loss' without a validation set" in none.stderr

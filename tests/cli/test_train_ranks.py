@@ -1,4 +1,4 @@
-"""``torchrun -m graphcaps train``: who prints and writes, Ctrl-C, and processes that see different files."""
+"""``torchrun -m graphcaps train``: who prints and writes, Ctrl-C, SIGTERM, and processes that see different files."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_muted_notes_are_dropped(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_two_processes_stop_at_ctrl_c_and_one_resumes(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_two_processes_stop_at_a_signal_and_one_resumes(tmp_path, number):
     arguments = write_inputs(tmp_path, epochs=100_000)
     model = tmp_path / "model.safetensors"
     options = [*arguments, "--split", "random", "--no-baseline"]
@@ -75,7 +76,7 @@ def test_two_processes_stop_at_ctrl_c_and_one_resumes(tmp_path):
     deadline = time.monotonic() + 600
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to torchrun and to both processes
+    os.killpg(process.pid, number)  # as a terminal or a batch system does: to torchrun and to both processes
     out, err = process.communicate(timeout=600)
     assert process.returncode != 0
     assert out == ""

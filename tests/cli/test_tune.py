@@ -67,7 +67,7 @@ def test_the_result_is_taken_by_train_and_evaluate(inputs: Path, tmp_path: Path)
     result = invoke(*_arguments(inputs, "--out", out))
     assert result.exit_code == 0, result.output
     assert "6 trials × 3 folds, hgcn" in result.stderr
-    assert "compared after 1, 2, 4 epochs; sampler random." in result.stderr
+    assert "compared after 1, 2 and 4 epochs; sampler random." in result.stderr
     assert "Searched together: learning_rate, dropout. In groups of one shape: num_capsules." in result.stderr
     assert "so both are optimistic" in result.stdout
     assert f"--preset {out / 'best.toml'}" in result.stdout
@@ -96,6 +96,21 @@ def test_json(inputs: Path) -> None:
     assert len(values["trials"]) == 6
     assert values["best"]["state"] == "finished"
     assert values["config"]["training"]["learning_rate"] == values["best"]["values"]["training.learning_rate"]
+
+
+def test_before_the_first_comparison_nothing_is_best(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: Search, on_event: Any, minutes: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "_run", interrupt)
+    result = invoke(*_arguments(inputs, "--epochs", 1, "--out", tmp_path))
+    assert result.exit_code == 130
+    assert "compared after 1 epoch; sampler random." in result.stderr
+    assert result.stderr.splitlines()[-1] == (
+        "Stopped before the first trials were compared. Continue with the same command and --resume."
+    )
 
 
 @pytest.mark.slow
@@ -163,10 +178,10 @@ def test_nested(inputs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--trials", 0), "'trials' must be a whole number from 1"),
-        (("--minutes", 0), "'minutes' must be above 0"),
-        (("--folds", 2), "'folds' must be at least 3"),
-        (("--sampler", "grid"), "'sampler' must be one of tpe, random"),
+        (("--trials", 0), "'--trials' must be a whole number from 1"),
+        (("--minutes", 0), "'--minutes' must be above 0"),
+        (("--folds", 2), "'--folds' must be at least 3"),
+        (("--sampler", "grid"), "'--sampler' must be one of tpe, random"),
         (("--space", "none.toml"), "none.toml: file not found"),
         (("--resume",), "--resume needs --out DIR"),
     ],

@@ -37,7 +37,11 @@ def test_other_text_stays_as_it_is(text):
 
 
 def test_long_numbers_stay_apart_and_short():
-    for one, other in (("12345678901234567890", "12345678901234567891"), (10**30, 10**30 + 1), (10**60, 10**60 + 1)):
+    for one, other in (
+        ("12345678901234567890", "12345678901234567891"),
+        (10**30, 10**30 + 1),
+        (10**60, 10**60 + 1),
+    ):
         assert class_name(one) != class_name(other)
     identifier = str(2**128 - 1)
     assert class_name(identifier) == identifier

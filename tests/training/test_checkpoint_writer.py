@@ -98,6 +98,23 @@ def test_an_interrupt_writes_the_state_of_a_complete_epoch(tmp_path: Path) -> No
     assert load_checkpoint(tmp_path / "c", {}).epoch == 1
 
 
+def test_an_interrupt_that_ended_the_processes_of_the_trainer_writes_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(event: Any) -> None:
+        if event.epoch == 3:
+            monkeypatch.setattr(loop.trainer, "state", lose)
+            raise KeyboardInterrupt
+
+    def lose() -> Any:
+        raise MemoryError("a training process was killed")
+
+    loop, _ = make(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_all(stop)
+    assert load_checkpoint(tmp_path / "c", {}).epoch == 1
+
+
 def test_before_the_first_epoch_nothing_is_written(tmp_path: Path) -> None:
     loop, writer = make(tmp_path, every=1)
     assert writer.last_complete(loop) is None

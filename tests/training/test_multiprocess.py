@@ -159,6 +159,8 @@ def test_a_killed_worker_is_reported_as_out_of_memory() -> None:
     with pytest.raises(MemoryError, match="killed by the operating system") as raised:
         pool.run_epoch()
     assert is_out_of_memory(raised.value)
+    with pytest.raises(MemoryError, match="the training processes have ended"):
+        pool.state()
 
 
 def _exhaust_memory(_: list[Replica]) -> Any:

@@ -242,7 +242,7 @@ def check(
     if groups is not None:
         console.print(f"Groups of duplicates: {groups}", soft_wrap=True)
     counts = f"{_number(warnings, 'warning')}, {_number(len(findings) - warnings, 'note')}"
-    console.print(f"{store.name} can be read: {len(store):,} graphs; {counts}.", soft_wrap=True)
+    console.print(f"{store.name} can be read: {count_noun(len(store), 'graph')}; {counts}.", soft_wrap=True)
 
 
 def _describe_finding(finding: Finding, *, is_own_file: bool) -> str:
@@ -355,7 +355,7 @@ def convert(
             }
         )
         return
-    summary = f"{len(loaded.store):,} graphs, {format_size(count)}"
+    summary = f"{count_noun(len(loaded.store), 'graph')}, {format_size(count)}"
     terminal().print(f"{target}: {summary}", soft_wrap=True, markup=False)
 
 

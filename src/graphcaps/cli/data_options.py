@@ -10,7 +10,7 @@ import typer
 
 from graphcaps.cli.output import note, option
 from graphcaps.cli.progress import molecule_progress
-from graphcaps.errors import ArgumentError, UsageError
+from graphcaps.errors import ArgumentError, DataError, UsageError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
@@ -85,7 +85,13 @@ def open_source(
 
 
 def open_for_model(
-    source: str, root: Path | None, options: dict[str, Any], fitted: FittedModel, *, report_bad_rows: bool
+    source: str,
+    root: Path | None,
+    options: dict[str, Any],
+    fitted: FittedModel,
+    *,
+    report_bad_rows: bool,
+    keep_invalid: bool = False,
 ) -> LoadedDataset:
     """Reads graphs for a model: molecules are read as its training molecules were, and rows need no label.
 
@@ -94,6 +100,8 @@ def open_for_model(
         fitted (FittedModel): The model.
         report_bad_rows (bool): Whether the results report rows without a valid molecule, so that no note on them is
             printed. They are left out unless ``--bad refuse`` is given.
+        keep_invalid (bool): Whether a table without any valid molecule is read, as graphs without nodes;
+            ``metadata.unreadable`` has the reasons. (default: ``False``)
     """
     from graphcaps.data.coercion import reader_defaults
     from graphcaps.data.datasets.loading import open_dataset
@@ -102,7 +110,14 @@ def open_for_model(
     defaults = reader_defaults(fitted.recipe) | {"unlabelled": "keep"}
     is_reported = report_bad_rows and "bad" not in options
     with molecule_progress():
-        loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
+        try:
+            loaded = open_dataset(source, root, defaults=defaults | {"bad": "skip"}, **options)
+        except DataError as error:
+            if not (is_reported and keep_invalid):
+                raise
+            loaded = open_dataset(source, root, defaults=defaults | {"bad": "keep"}, **options)
+            if loaded.metadata is None or len(loaded.metadata.unreadable) < len(loaded.store):
+                raise error from None
     notes = loaded.source_notes + (() if loaded.metadata is None else loaded.metadata.notes)
     if not is_reported:
         notes += () if loaded.metadata is None else loaded.metadata.skipped_notes

@@ -57,7 +57,7 @@ def explain(
         option(
             "--graph",
             metavar="N",
-            help="Explain one graph: its number, counted from 1, or its id.",
+            help="Explain one graph: its number, counted from 1, or its id; id:7 for an id that is a number.",
         ),
     ] = None,
     target: Annotated[
@@ -322,7 +322,10 @@ def _check_drawing(path: Path | None, kind: str | None, graph: str | None) -> No
     if path is not None:
         if graph is None:
             raise ArgumentError("explain", "--draw", "be used with --graph", "none")
-        check_suffix("explain", path)
+        try:
+            check_suffix("explain", path)
+        except ArgumentError as error:
+            raise ArgumentError("explain", "--draw", error.expected, error.got) from error
 
 
 def _draw(path: Path, kind: str | None, explanation: Explanation, loaded: LoadedDataset, graph: int) -> None:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphcaps.cli.data_options import display_names, graph_label
+from graphcaps.cli.output import note
 from graphcaps.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset
 
 __all__ = ["SelectedGraph", "label_of", "page_ids", "select_graph"]
+
+_ID = "id:"  # before an id that could also be a number
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,10 @@ class SelectedGraph:
 def select_graph(text: str, loaded: LoadedDataset, *, count_skipped: bool) -> SelectedGraph:
     """Finds the graph that ``--graph`` names; a valid number is a number, any other text an id.
 
+    A note is printed if the number is also the id of another graph.
+
     Args:
-        text (str): A number, counted from 1, or an id.
+        text (str): A number, counted from 1, or an id, also as ``id:ID``.
         loaded (LoadedDataset): The graphs.
         count_skipped (bool): Whether skipped rows are counted too, as ``predict`` does.
 
@@ -75,8 +80,9 @@ def _find_row(text: str, total: int, names: Sequence[str] | None) -> int:
     except ValueError:
         number = None
     if number is not None and 1 <= number <= total:
+        _note_same_id(text, number - 1, names)
         return number - 1
-    matches = [row for row, name in enumerate(names or ()) if name == text]
+    matches = _rows_of(text.removeprefix(_ID).strip(), names) or _rows_of(text, names)
     if len(matches) == 1:
         return matches[0]
     expected = f"be a number from 1 to {total}"
@@ -87,6 +93,21 @@ def _find_row(text: str, total: int, names: Sequence[str] | None) -> int:
         expected = "name one graph"
         got = f"'{text}', the id of {len(matches)}, such as {graph_label(matches[0], names)}"
     raise ArgumentError("explain", "--graph", expected, got)
+
+
+def _rows_of(name: str, names: Sequence[str] | None) -> list[int]:
+    """The rows with this id, counted from 0."""
+    return [row for row, each in enumerate(names or ()) if each == name]
+
+
+def _note_same_id(text: str, row: int, names: Sequence[str] | None) -> None:
+    """Says which graph a number means that is also the id of another graph, and how to name that one."""
+    others = _rows_of(text, names)
+    if names is not None and others and row not in others:
+        note(
+            f"--graph {text} is graph {row + 1:,}, whose id is {names[row]}; "
+            f"--graph {_ID}{text} explains graph {others[0] + 1:,}, whose id is {text}."
+        )
 
 
 def label_of(graph: int, loaded: LoadedDataset, count_skipped: bool) -> str:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from graphcaps import __version__
 from graphcaps._io.allocator import enable_huge_pages
-from graphcaps.cli.interrupts import STOPPED, defer_interrupts
+from graphcaps.cli.interrupts import STOPPED, defer_interrupts, stop_code
 from graphcaps.cli.output import as_options, note, print_text
 from graphcaps.cli.processes import check_verb, claim_message, end_rank, leave_ranks
+from graphcaps.cli.verb_command import VerbCommand, VerbGroup
 from graphcaps.errors import GraphcapsError
 
 __all__ = ["SHORT_VERBS", "VERBS", "app", "main", "make_app", "verb_function"]
@@ -69,13 +69,13 @@ def _collect_rarely() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class _Group(TyperGroup):
-    """Ends a command without a traceback after a user error, Ctrl-C or a closed pipe."""
+class _Group(VerbGroup):
+    """Ends a command without a traceback after a user error, Ctrl-C, SIGTERM or a closed pipe."""
 
     def invoke(self, ctx: Any) -> Any:
-        defer_interrupts()
+        verb = next(iter(ctx._protected_args), None) if ctx.parent is None else None
+        defer_interrupts(trains=verb in VERBS and verb not in (*SHORT_VERBS, "serve"))
         try:
-            verb = next(iter(ctx._protected_args), None) if ctx.parent is None else None
             if ctx.parent is None:
                 check_verb(verb)
             with _collect_rarely() if verb in SHORT_VERBS else contextlib.nullcontext():
@@ -87,7 +87,7 @@ class _Group(TyperGroup):
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             _note_stop()
-            raise typer.Exit(130) from error
+            raise typer.Exit(stop_code(error)) from error
         except BrokenPipeError as error:
             _drop_output()
             raise typer.Exit(0) from error
@@ -98,8 +98,21 @@ class _Group(TyperGroup):
             if type(error).__name__ == "NoArgsIsHelpError":  # not an error: the help is shown
                 raise
             command = getattr(error.ctx, "command_path", "graphcaps")
-            _print_error(f"{error.format_message().rstrip('.')}. See: {command} --help")
+            sentence = _usage_sentence(error)  # it may end with a suggestion and a question mark
+            _print_error(f"{sentence}{'' if sentence.endswith(('.', '?')) else '.'} See: {command} --help")
             raise typer.Exit(2) from error
+
+
+def _usage_sentence(error: Any) -> str:
+    """What is wrong with an option. Newer versions of Typer quote pydantic, which checks values, in its own words."""
+    sentence: str = error.format_message()
+    if type(error.__cause__).__name__ != "ValidationError":
+        return sentence
+    (first, *_) = error.__cause__.errors()
+    kind = {"int": "a whole number", "float": "a number"}.get(first["type"].partition("_")[0])
+    if kind is not None:
+        return sentence.replace(first["msg"], f"must be {kind}, got {first['input']!r}")
+    return sentence.replace("Value error, ", "")
 
 
 def _usage_errors() -> Any:
@@ -144,18 +157,22 @@ def make_app(verbs: Collection[str]) -> typer.Typer:
     if "data" in verbs:
         from graphcaps.cli import data
 
-        program.add_typer(data.app, name="data")
-        _join_lines(data.app)
+        program.add_typer(data.app, name="data", cls=VerbGroup)
+        _prepare(data.app)
     for name, example in VERBS.items():
         if name in verbs:
             program.command(name, epilog=f"Example: {example}")(verb_function(name))
-    _join_lines(program)
+    _prepare(program)
     return program
 
 
-def _join_lines(program: typer.Typer) -> None:
-    """Joins the lines of each paragraph of a help text, so that it wraps to the terminal: Typer keeps line breaks."""
+def _prepare(program: typer.Typer) -> None:
+    """Makes each command a :class:`VerbCommand`, and joins the lines of each paragraph of its help text.
+
+    The text then wraps to the terminal: Typer keeps line breaks.
+    """
     for command in program.registered_commands:
+        command.cls = VerbCommand
         paragraphs = (
             inspect.cleandoc(command.callback.__doc__ or "").split("\n\n") if command.callback else []
         )
@@ -188,9 +205,9 @@ def main() -> None:
         if isinstance(end.code, int):
             end_rank(end.code)
         raise
-    except KeyboardInterrupt:  # before or after the command itself
+    except KeyboardInterrupt as error:  # before or after the command itself
         _note_stop()
-        sys.exit(130)
+        sys.exit(stop_code(error))
     except OSError as error:
         _print_os_error(error)
         sys.exit(2)

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _MAX_WIDTH = 1000  # of a table, in characters
+_VALIDATION = re.compile(r"\ba validation share (?:of (0)|(above 0))")
 _ARGUMENT = re.compile(r"\b(bad|duplicates|fragments|id|label|smiles|split|unseen)='([^']+)'")
 
 
@@ -51,6 +52,7 @@ def option(*names: str, **settings: Any) -> Any:
 
 def as_options(sentence: str) -> str:
     """A message of the library with options instead of Python arguments: ``--bad skip`` for ``bad='skip'``."""
+    sentence = _VALIDATION.sub(lambda found: f"--validation {found[1] or found[2]}", sentence)
     return _ARGUMENT.sub(lambda found: f"--{found[1]} {found[2]}", sentence)
 
 

@@ -35,8 +35,13 @@ def check_output_file(path: Path, *inputs: str | Path | None) -> None:
         DataError: If its folder does not exist, or it is a folder, a device, a link to a missing file or an input.
     """
     if not path.parent.is_dir():
-        found = f"none at {path.parent}"
-        raise DataError(path, "a folder to write into", found, fix="Create the folder first.")
+        if path.parent.exists():
+            raise DataError(
+                path, "a folder to write into", f"a file at {path.parent}", fix="Name another folder."
+            )
+        raise DataError(
+            path, "a folder to write into", f"none at {path.parent}", fix="Create the folder first."
+        )
     if path.is_symlink() and not path.exists():
         raise DataError(path, "a file to write", "a link to a missing file")
     if path.exists() and not path.is_file():
@@ -59,6 +64,8 @@ def check_output_folder(folder: Path) -> None:
             raise DataError(folder, "a folder to write into", f"a file at {nearest}")
         with tempfile.TemporaryFile(dir=nearest):
             pass
+    except FileNotFoundError as error:  # of a folder that exists, such as /proc
+        raise DataError(folder, "a folder to write into", f"{nearest}, which takes no new files") from error
     except OSError as error:
         raise DataError(folder, "a folder to write into", f"'{error.strerror or error}'") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from graphcaps.data.readers.graph_metadata import GraphMetadata
     from graphcaps.inference.fitted_model import FittedModel
     from graphcaps.inference.predictions import Predictions
 
@@ -103,7 +105,7 @@ def predict(
     """Predict the class of each graph, with probabilities and capsule lengths.
 
     A graph that the model cannot read, or a row without a valid molecule, gets a row with the reason; all others
-    are predicted.
+    are predicted. The exit code is 2 if none could be predicted.
 
     Probabilities are calibrated if the model was trained with validation graphs. The column 'out_of_distribution'
     gives the reason if a graph is outside the applicability domain of the model. The column 'used_in' says whether
@@ -116,7 +118,7 @@ def predict(
     --parts-of-answer adds what each of them says and contributes (docs/companion.md).
     """
     if out is not None and out.suffix.lower() not in (".csv", ".json", ".jsonl"):
-        raise ArgumentError("predict", "--out", "end in .csv, .json or .jsonl", f"'{out.name}'")
+        raise ArgumentError("predict", "--out", "end in .csv, .json or .jsonl", f"'{out}'")
     if out is not None:
         check_output_file(out, source, model)
     from graphcaps.data.features.compatibility import describe_others
@@ -131,10 +133,13 @@ def predict(
         got, fix = f"a model '{fitted.config.model}' alone", "Train one with --companion wl-forest."
         raise ArgumentError("predict", "--parts-of-answer", expected, got, fix)
     fitted.to(choose_device(device, "predict", fitted.config.model))
-    loaded = open_for_model(source, root, reader, fitted, report_bad_rows=True)
+    has_rows = out is not None or as_json  # of output, also for a table without any valid molecule
+    loaded = open_for_model(source, root, reader, fitted, report_bad_rows=True, keep_invalid=has_rows)
     note_truncation(loaded.store, fitted)
     metadata, row_indices = loaded.metadata, tuple(range(len(loaded.store)))
     checked = fitted.check(loaded.store, unseen=unseen.value, owner="predict")
+    unreadable = _invalid_molecules(metadata)
+    checked = replace(checked, errors=checked.errors | unreadable)
     ids = None if metadata is None else metadata.ids
     classes = None if metadata is None else metadata.classes
     skipped = (
@@ -147,7 +152,7 @@ def predict(
 
     def require_some(predictions: Predictions) -> None:
         """Rejects graphs of which none could be predicted, before a file takes its place."""
-        if predictions.num_failed < len(predictions):
+        if unreadable or predictions.num_failed < len(predictions):
             return
         fix = "Use --unseen ignore to encode unknown labels as zeros." if unseen is Unseen.refuse else ""
         first = graph_label(0, display_names(metadata, predictions.ids))
@@ -173,7 +178,8 @@ def predict(
             predictions = write_predictions(out, parts, raw_text=raw_text, check=require_some)
     names = display_names(metadata, predictions.ids)
     failed = {graph: error for graph, error in enumerate(predictions.errors) if error}
-    _warn(failed, len(predictions), "could not be predicted", names)
+    if not unreadable:
+        _warn(failed, len(predictions), "could not be predicted", names)
     zeroed = {row_indices[graph]: reason for graph, reason in checked.unseen.items()}
     zeroed = {row: reason for row, reason in zeroed.items() if row not in failed}
     _warn(zeroed, len(predictions), "had unknown labels encoded as zeros", names)
@@ -204,12 +210,26 @@ def predict(
     context["notes"] = notes
     context["summary"] = predictions.summary()
     if out is not None:
-        write_atomically(out.with_name(f"{out.name}.config.json"), _json(context))
+        _write_config(out, context)
     if as_json:
         rows = {"predictions": list(predictions.rows())} if out is None else {"out": str(out)}
         print_json(context | rows)
     else:
         _show(predictions, loaded.store.name, out, names)
+    if unreadable:
+        fix = "" if out is None else f"{out} has the reason for each row."
+        raise DataError(
+            source, "at least one molecule in SMILES", f"none (graph 1: {unreadable[0]})", fix=fix
+        )
+
+
+def _invalid_molecules(metadata: GraphMetadata | None) -> dict[int, str]:
+    """The reason for each graph of a table without any valid molecule, as in other tables; else none."""
+    kept = {} if metadata is None else metadata.unreadable
+    return {
+        graph: f"it is not a valid SMILES: {reason.rpartition(' is no valid SMILES, ')[2]}"
+        for graph, reason in kept.items()
+    }
 
 
 def _describe_other_labels(counts: dict[str, int], classes: Sequence[str]) -> str:
@@ -243,6 +263,15 @@ def _context(model: Path, fitted: FittedModel, source: dict[str, Any], unseen: s
     }
 
 
+def _write_config(out: Path, context: dict[str, Any]) -> None:
+    """Writes the context beside the predictions; an error says that these are complete."""
+    path = out.with_name(f"{out.name}.config.json")
+    try:
+        write_atomically(path, _json(context))
+    except DataError as error:
+        raise DataError(path, error.expected, fix=f"The predictions are complete in {out}.") from error
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -257,12 +286,13 @@ def _show(predictions: Predictions, name: str, out: Path | None, names: Sequence
     summary = predictions.summary()
     counts = ", ".join(f"{key} ({count:,})" for key, count in summary["class_counts"].items() if count)
     rows = [("source", name), ("predicted", f"{summary['predicted']:,} of {summary['graphs']:,} graphs")]
-    rows.append(("classes", counts))
+    rows += [("classes", counts)] if counts else []
     if limits := _describe_limits(predictions):
         rows.append(("no class", f"{summary['abstained']:,} graphs with {limits}"))
-    if predictions.parts is not None:
+    has_some = predictions.num_failed < len(predictions)
+    if predictions.parts is not None and has_some:
         rows.append(("contribution", _describe_parts(predictions)))
-    if predictions.disagreement is not None:
+    if predictions.disagreement is not None and has_some:
         values = summary["disagreement"]
         rows.append(("disagreement", f"{values['mean']:.2g} nats on average, at most {values['max']:.2g}"))
     rows += _accuracy_rows(predictions, summary)

@@ -1,4 +1,4 @@
-"""A command that ``torchrun`` starts in several processes: who prints, who handles Ctrl-C, and who reads files."""
+"""A command that ``torchrun`` starts in several processes: who prints, who handles signals, and who reads files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graphcaps.cli import interrupts
 from graphcaps.cli.output import mute_notes
 from graphcaps.errors import UsageError
 
@@ -48,7 +49,8 @@ def check_verb(verb: str | None) -> None:
 def join_ranks(device: str) -> Ranks | None:
     """Connects the processes that ``torchrun`` has started; ``None`` if there is one.
 
-    All but the first are silent from then on, and leave Ctrl-C to it: they end when it does.
+    All but the first are silent from then on, and leave Ctrl-C to it: they end when it does. SIGTERM ends them at once;
+    ``torchrun`` also sends it when one of the processes has failed.
     """
     global _ranks
     if not _is_launched():
@@ -56,7 +58,7 @@ def join_ranks(device: str) -> Ranks | None:
     if os.environ.get("RANK") != "0":
         mute_notes()
         warnings.simplefilter("ignore")
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        interrupts.leave_interrupts()
     from graphcaps.training.ranks import connect_ranks
 
     _ranks = connect_ranks(device)
@@ -92,8 +94,9 @@ def claim_message() -> bool:
 
 
 def ignore_interrupts() -> None:
-    """Lets the first of several processes write its files after Ctrl-C; ``torchrun`` sends it the signal again."""
+    """Lets the first of several processes write its files after a signal; ``torchrun`` sends it the signal again."""
     if _ranks is not None:
+        interrupts.ignore_interrupts()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _ranks.claim_message()  # the others end for this reason
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from graphcaps.cli.output import option
+from graphcaps._io.close_names import close_names
+from graphcaps.cli.output import count_noun, option
 
 if TYPE_CHECKING:
     from graphcaps.config import CommitteeConfig, RunConfig
@@ -298,7 +298,7 @@ def change_settings(config: RunConfig, settings: Sequence[str]) -> RunConfig:
             raise ArgumentError("options", "--set", expected, repr(name))
         known = find_model(config.model).options()
         if section in ("", "model") and key not in known:
-            near = difflib.get_close_matches(key, known, n=3) or list(known)
+            near = close_names(key, known) or tuple(known)
             expected = f"name an option of the model '{config.model}', such as {', '.join(near)}"
             raise ArgumentError("options", "--set", expected, repr(name))
         values = config.as_dict()
@@ -337,13 +337,15 @@ def describe_classes(store: GraphStore) -> str:
         return "no classes"
     counts = store.y.bincount(minlength=store.num_classes).tolist()
     if len(counts) > _MAX_CLASSES_LISTED:
-        return f"{len(counts)} classes of {min(counts):,} to {max(counts):,} graphs"
+        if min(counts) == max(counts):
+            return f"{len(counts)} classes of {count_noun(min(counts), 'graph')} each"
+        return f"{len(counts)} classes of {min(counts):,} to {count_noun(max(counts), 'graph')}"
     listed = ", ".join(f"{name}: {count:,}" for name, count in zip(store.class_names, counts, strict=True))
     return f"{len(counts)} {'class' if len(counts) == 1 else 'classes'} ({listed})"
 
 
 def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = None) -> str:
-    """The preset of a run and why it was taken, such as "preset: default (not loaded from the catalogue)".
+    """The preset of a run and why it was taken, such as "preset: default (for your own graphs)".
 
     Args:
         store (GraphStore): The data set.
@@ -363,8 +365,8 @@ def describe_preset(store: GraphStore, config: RunConfig, preset: str | None = N
         reason = "read from SMILES"
     else:
         entry = find_entry(store.name)
-        reason = "not loaded from the catalogue"
+        reason = "for your own graphs"
         if entry is not None and (entry.level is not None or not entry.embedded):
             family = "planted-parts" if entry.embedded else "paper"
-            reason += f"; --preset {family} takes that of {entry.name}"
+            reason = f"not loaded from the catalogue; --preset {family} takes that of {entry.name}"
     return f"preset: {config.source} ({reason})"

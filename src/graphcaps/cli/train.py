@@ -18,10 +18,8 @@ from graphcaps.cli.data_options import (
     describe_single_split,
     open_with_splits,
 )
-from graphcaps.cli.output import (
-    note,
-    option,
-)
+from graphcaps.cli.interrupts import stop_code
+from graphcaps.cli.output import count_noun, note, option
 from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import (
     BatchSize,
@@ -213,7 +211,8 @@ def train(
     count = config.committee.members
     members = f" × {count} members" if count > 1 else f" × {restarts} restarts" if restarts > 1 else ""
     note(
-        f"{len(store):,} graphs of {store.name}, {describe_classes(store)}, {config.model}{members}, {chosen}."
+        f"{count_noun(len(store), 'graph')} of {store.name}, {describe_classes(store)}, "
+        f"{config.model}{members}, {chosen}."
     )
     network_options = {
         "--patience": patience,
@@ -285,9 +284,9 @@ def train(
         epoch = training.save(files.checkpoint)
         if not training.has_epochs:
             note("Stopped before the fit was complete; nothing was written.")
-            raise typer.Exit(130) from error
+            raise typer.Exit(stop_code(error)) from error
         note(f"Stopped after epoch {epoch} of {total}; continue with: {_resume_command(context, ranks)}")
-        raise typer.Exit(130) from error
+        raise typer.Exit(stop_code(error)) from error
     for sentence in training.notes[known_notes:]:
         note(sentence)
     if written != files:

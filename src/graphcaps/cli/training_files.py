@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphcaps._io.atomic_write import remove_temporary_files
+from graphcaps._io.atomic_write import remove_temporary_files, write_atomically
 from graphcaps._io.file_lock import lock_file
 from graphcaps.cli.output_files import check_output_file, check_output_folder, write_json
 from graphcaps.errors import ArgumentError, DataError
@@ -156,11 +157,13 @@ def write_training(
     result: FinalResult,
     loaded: LoadedDataset,
 ) -> None:
-    """Writes all files of a finished training; the model last, so that it implies the others."""
+    """Writes all files of a finished training; the model last, so that it implies the others.
+
+    If one of them cannot be written, the others are as they were before.
+    """
     from graphcaps._io.provenance import versions_and_commit
 
     files.model.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed during the training
-    write_json(files.history, history_rows(result.history))
     config = {
         "config": result.model.config.as_dict(),
         "data": {
@@ -170,9 +173,27 @@ def write_training(
         "training": result.training,
         "versions": result.model.versions | versions_and_commit(),
     }
-    write_json(files.config, config)
-    result.model.save(files.model)
+    with _restored_on_failure(files.history, files.config):
+        write_json(files.history, history_rows(result.history))
+        write_json(files.config, config)
+        result.model.save(files.model)
     files.clear()
+
+
+@contextmanager
+def _restored_on_failure(*paths: Path) -> Iterator[None]:
+    """Gives small files their earlier content, or removes them, if the block raises."""
+    contents = {path: path.read_bytes() if path.is_file() else None for path in paths}
+    try:
+        yield
+    except BaseException:
+        for path, content in contents.items():
+            with suppress(OSError, DataError):  # the reason of the failure is reported
+                if content is None:
+                    path.unlink(missing_ok=True)
+                elif path.read_bytes() != content:
+                    write_atomically(path, content)
+        raise
 
 
 def write_baseline(files: TrainingFiles, baseline: Baseline) -> None:

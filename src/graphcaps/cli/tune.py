@@ -12,6 +12,7 @@ import typer
 from graphcaps.cli.cluster_options import RayAddress, open_cluster
 from graphcaps.cli.data_options import Fractions, Json, Root, Source, SplitBy, open_with_splits
 from graphcaps.cli.fold_options import GroupsBy, named_groups
+from graphcaps.cli.interrupts import stop_code
 from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_table, terminal
 from graphcaps.cli.output_files import check_output_folder
 from graphcaps.cli.progress import progress_bars
@@ -124,7 +125,7 @@ def tune(
             result = run.run(update)
     except KeyboardInterrupt as error:
         note(_stopped(run, out))
-        raise typer.Exit(130) from error
+        raise typer.Exit(stop_code(error)) from error
     if as_json:
         print_json(result.as_dict())
     else:
@@ -139,11 +140,12 @@ def _introduce(run: TuneRun, preset: str) -> None:
 
     search = run.search
     numbers, shapes = search.space.numbers(search.config.model), search.space.shapes(search.config.model)
-    rungs = ", ".join(map(str, search.trainer.rungs))
+    *earlier, last = [f"{epochs}" for epochs in search.trainer.rungs]
+    rungs = f"{', '.join(earlier)} and {last} epochs" if earlier else count_noun(int(last), "epoch")
     unit = "split" if isinstance(search.folds, FixedSplits) else "fold"
     note(
         f"{search.store.name}: {count_noun(search.trials, 'trial')} × {count_noun(search.folds.num_folds, unit)}, "
-        f"{search.config.model}, {preset}; compared after {rungs} epochs; sampler {search.sampler}."
+        f"{search.config.model}, {preset}; compared after {rungs}; sampler {search.sampler}."
     )
     names = ", ".join(name.partition(".")[2] for name in numbers) or "none"
     others = ", ".join(name.partition(".")[2] for name in shapes) or "none"
@@ -167,7 +169,7 @@ def _stopped(run: TuneRun, out: Path | None) -> str:
         return "Stopped."
     best = run.search.result(complete=False).best
     if best is None:
-        return "Stopped before the first rung. Continue with the same command and --resume."
+        return "Stopped before the first trials were compared. Continue with the same command and --resume."
     return f"Stopped. The best so far is in {out / 'best.toml'}. Continue with the same command and --resume."
 
 

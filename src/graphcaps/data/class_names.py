@@ -116,7 +116,9 @@ def describe_quantities(names: Sequence[str]) -> str:
         "The classes are numbers such as '4.1': models predict classes, not quantities; make classes of them, such as \
 above and below a threshold."
     """
-    fractions = [name for name in names if _NUMBER.fullmatch(name) and _decimals(_without_zeros(Decimal(name)))]
+    fractions = [
+        name for name in names if _NUMBER.fullmatch(name) and _decimals(_without_zeros(Decimal(name)))
+    ]
     if len(fractions) < max(_MIN_QUANTITIES, len(names) / 2):
         return ""
     return (

@@ -85,11 +85,15 @@ class CheckpointWriter(Callback):
     def last_complete(self, loop: TrainingLoop) -> Checkpoint | None:
         """The state after the last epoch or, if an epoch was interrupted, the last copy; ``None`` before the first.
 
-        An interrupt may also have ended the processes of the trainer, whose state cannot be read then.
+        An interrupt may also have ended the processes of the trainer, whose state cannot be read then: batch systems
+        send SIGTERM to all processes of a job.
         """
         if not loop.complete:
             return self.copy
-        return loop.checkpoint() if loop.history else None
+        try:
+            return loop.checkpoint() if loop.history else None
+        except MemoryError:  # a process of the trainer is gone
+            return self.copy
 
     def _is_due(self, now: float, epoch: int) -> bool:
         if self.every is not None:

@@ -269,16 +269,16 @@ class FinalTraining(SingleTraining):
         Raises:
             TrainingError: If an epoch was interrupted and :meth:`run` had no checkpoint file.
         """
-        if self.loop.complete:
+        if self._writer is not None:
+            checkpoint = self._writer.last_complete(self.loop)
+        elif self.loop.complete:
             checkpoint = self.loop.checkpoint()
-        elif self._writer is None:
+        else:
             raise TrainingError(
                 "An epoch was interrupted; name a checkpoint file in run() to save such a training."
             )
-        elif self._writer.copy is None:
+        if checkpoint is None:
             return 0
-        else:
-            checkpoint = self._writer.copy
         write_checkpoint(path, checkpoint, self.fingerprint)
         return checkpoint.epoch
 

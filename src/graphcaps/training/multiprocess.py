@@ -224,8 +224,10 @@ class ProcessPoolTrainer:
     def _call_all(self, *calls: Any) -> list[Any]:
         """Sends every worker its call (or all of them the same) and collects the answers.
 
-        A call that fails, or an interrupt, ends all workers.
+        A call that fails, or an interrupt, ends all workers; then every call fails.
         """
+        if not self._workers:
+            raise MemoryError("the training processes have ended")
         try:
             for index, (_, pipe) in enumerate(self._workers):
                 if (call := calls[index % len(calls)]) is not None:
