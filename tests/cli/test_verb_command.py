@@ -113,9 +113,9 @@ def test_one_graph_is_singular(tmp_path: Path) -> None:
         (("evaluate", "planted-parts", "--out", ""), "evaluate: '--out' must not be empty."),
         (("evaluate", "planted-parts", "--out", "FILE/runs"), "expected a folder to write into, found a file at "),
         (("train", "planted-parts", "--out", "FILE/m.safetensors"), "found a file at "),
-        (("train", "planted-parts", "--epochs", "1e3", "--out", "m.safetensors"), "must be a whole number, got '1e3'. See"),
-        (("train", "planted-parts", "--learning-rate", "a", "--out", "m.safetensors"), "must be a number, got 'a'. See"),
-        (("train", "planted-parts", "--atoms", "foo", "--out", "m.safetensors"), "--atoms': 'foo' is not one of"),
+        (("train", "planted-parts", "--epochs", "1e3", "--out", "m"), "must be a whole number, got '1e3'. See"),
+        (("train", "planted-parts", "--learning-rate", "a", "--out", "m"), "must be a number, got 'a'. See"),
+        (("train", "planted-parts", "--atoms", "foo", "--out", "m"), "--atoms': 'foo' is not one of"),
     ],
     ids=["empty", "empty-word", "folder-in-file", "file-in-file", "whole", "number", "choice"],
 )  # fmt: skip
