@@ -267,7 +267,7 @@ def test_invalid_input_ends_with_2_and_one_sentence(model, plain, tmp_path):
         ((model, tmp_path / "away"), "file or folder not found."),
         (
             (model, source, "--out", tmp_path / "new.txt"),
-            "'--out' must end in .csv, .json or .jsonl, got 'new.txt'.",
+            f"'--out' must end in .csv, .json or .jsonl, got '{tmp_path / 'new.txt'}'.",
         ),
         ((model, source, "--out", tmp_path / "away" / "new.csv"), "expected a folder to write into"),
         (
