@@ -45,6 +45,18 @@ def test_a_table_the_page_and_all_files(tu: Path, tmp_path: Path) -> None:
     assert json.loads(again.stdout) == json.loads((tmp_path / "comparison.json").read_text("utf-8"))
 
 
+def test_a_model_that_has_hardly_learned_is_named_above_the_table(
+    tu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warning = "SMALL: majority has hardly learned."
+    monkeypatch.setattr(
+        "graphcaps.comparison.comparison_tables.learning_warnings", lambda comparison: [warning]
+    )
+    done = RUN.invoke(app, ["compare", str(tu), "--models", "majority,wl-forest", "--folds", "3"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"Caution: {warning}\n")
+
+
 def test_a_failed_model_is_listed_and_the_exit_code_says_so(tu: Path) -> None:
     done = RUN.invoke(app, ["compare", str(tu), "--models", "ecfp-forest,majority", "--folds", "3"])
     assert done.exit_code == 1

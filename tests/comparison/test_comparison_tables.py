@@ -12,8 +12,8 @@ from graphcaps.comparison.comparison_tables import (
     learning_warnings,
     markdown,
     matrix_tables,
-    notes,
     rank_sentence,
+    record_notes,
 )
 from graphcaps.evaluation import Ledger
 from tests.comparison.test_comparison import GIN, HGCN, MAJORITY, comparison, made
@@ -109,7 +109,8 @@ def test_models_that_have_hardly_learned_are_named_above_the_tables_and_marked()
     ]
     found = Comparison(cells)
     assert learning_warnings(found) == [warning] * 5
-    assert notes(found) == ["A note.", *[warning] * 5]
+    assert record_notes(found) == ["A note."]
+    assert learning_warnings(found) == [warning] * 5
     assert dict(dataset_table(found, "A").marks) == {"hgcn": "hardly learned", "gin": "hardly learned"}
     assert dict(dataset_table(found, "B").marks) == {"hgcn": "hardly learned"}
     marks = {"hgcn": "hardly learned on 4 data sets", "gin": "hardly learned on A"}
@@ -129,5 +130,5 @@ def test_notes_of_several_models_are_one_sentence() -> None:
         for model in ("wl", "gk")
     ]
     found = Comparison([ComparisonCell("A", each.key.variant, Ledger((each,))) for each in records])
-    assert notes(found) == [sentence.format("wl, gk"), "Seen by all."]
+    assert record_notes(found) == [sentence.format("wl, gk"), "Seen by all."]
     assert sentence.format("wl, gk") in markdown(found)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import graphcaps
-from graphcaps.comparison.comparison_tables import notes
+from graphcaps.comparison.comparison_tables import learning_warnings
 from graphcaps.comparison.runner import CellProgress, choose_models, compare
 from graphcaps.data.store import GraphStore
 from graphcaps.errors import ArgumentError, DataError
@@ -58,7 +58,7 @@ def test_a_model_that_has_hardly_learned_is_said() -> None:
     assert warnings["gin"].startswith(
         "small: gin has hardly learned: its training accuracy (with dropout) is "
     )
-    assert warnings["gin"] in notes(found)
+    assert warnings["gin"] in learning_warnings(found)
     assert [row.get("warning", "") for row in found.as_dict()["results"]] == [warnings["gin"], ""]
 
 

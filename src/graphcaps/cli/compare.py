@@ -229,10 +229,11 @@ def _show(comparison: Comparison, form: str) -> None:
         dataset_table,
         explanations,
         latex,
+        learning_warnings,
         markdown,
         matrix_tables,
-        notes,
         rank_sentence,
+        record_notes,
     )
 
     if form == "json":
@@ -243,6 +244,8 @@ def _show(comparison: Comparison, form: str) -> None:
         print_text(latex(comparison).removesuffix("\n"))
     else:
         console = terminal()
+        for warning in learning_warnings(comparison):
+            console.print(f"Caution: {warning}", style="bold", soft_wrap=True)
         for dataset in comparison.datasets:
             _print_table(console, dataset_table(comparison, dataset))
         if len(comparison.datasets) > 1:
@@ -250,7 +253,7 @@ def _show(comparison: Comparison, form: str) -> None:
                 _print_table(console, table)
         if sentence := rank_sentence(comparison):
             console.print(f"{sentence}\n", soft_wrap=True)
-        for sentence in (*explanations(comparison), *notes(comparison)):
+        for sentence in (*explanations(comparison), *record_notes(comparison)):
             console.print(sentence, style="dim", soft_wrap=True)
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "learning_warnings",
     "markdown",
     "matrix_tables",
-    "notes",
     "rank_sentence",
     "record_notes",
 ]
@@ -179,15 +178,6 @@ def explanations(comparison: Comparison) -> list[str]:
         f"seconds and memory: training and evaluation of all {unit} and seeds; memory is the peak."
     )
     return sentences
-
-
-def notes(comparison: Comparison) -> list[str]:
-    """Notes of the records, and the models that have hardly learned.
-
-    Args:
-        comparison (Comparison): The results.
-    """
-    return [*record_notes(comparison), *learning_warnings(comparison)]
 
 
 def learning_warnings(comparison: Comparison) -> list[str]:
