@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from benchmarks.held_out_curves import held_out_curves
 from benchmarks.measure_context import BASE, TABLE
@@ -24,6 +23,7 @@ from benchmarks.measure_default_candidates import (
     MEASURED_BEFORE,
     PATIENCES,
     judge,
+    kept,
     read_summary,
 )
 from benchmarks.measure_defaults import paper_preset
@@ -151,10 +151,10 @@ def accuracy_table(
 
 def trailing_accuracy(curves: EpochRecords) -> float:
     """Mean accuracy in percent of a stored training with epochs selected as ``train`` selects them."""
-    means = sliding_window_view(curves.validation_loss, WINDOW, axis=1).mean(-1)
-    epoch = means.argmin(1) + WINDOW - 1
-    right = np.take_along_axis(curves.test_right, epoch[:, None], 1)[:, 0]
-    return 100 * float(np.mean(right / curves.test_graphs))
+    losses = LOSS_STEP * np.asarray(curves.validation_loss)
+    epochs = [kept(fold, len(fold), None)[0] for fold in losses]
+    right = [of_fold[epoch - 1] for of_fold, epoch in zip(curves.test_right, epochs, strict=True)]
+    return 100 * float(np.mean(np.asarray(right) / curves.test_graphs))
 
 
 def rule_differences(results: Path) -> str:

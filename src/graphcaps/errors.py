@@ -25,6 +25,7 @@ __all__ = [
     "check_at_least",
     "check_fraction",
     "check_probability",
+    "count_noun",
     "printable",
     "shorten",
     "warn_user",
@@ -54,6 +55,11 @@ def shorten(text: str, limit: int = _MAX_VALUE) -> str:
         return text
     is_quoted = text[0] == text[-1] and text[0] in "'\""
     return f"{text[:limit]}…{text[-1] if is_quoted else ''}"
+
+
+def count_noun(count: int, noun: str, plural: str = "s") -> str:
+    """A count with its noun: ``"1 graph"``, ``"1,200 graphs"``; ``plural`` is the ending of the noun."""
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
 
 
 class GraphcapsError(Exception):

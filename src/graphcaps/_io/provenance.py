@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphcaps import __version__
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +69,7 @@ def describe_hardware(device: str | torch.device = "cpu") -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     cores, threads = os.cpu_count() or 1, torch.get_num_threads()
-    return f"{_plural(cores, 'core')} of {_processor()}, {_plural(threads, 'thread')}"
+    return f"{count_noun(cores, 'core')} of {_processor()}, {count_noun(threads, 'thread')}"
 
 
 def _processor() -> str:
@@ -79,10 +80,6 @@ def _processor() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), "") or platform.processor() or platform.machine() or "an unknown processor"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:

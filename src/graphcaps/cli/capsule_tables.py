@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphcaps.cli.output import columns, count_noun, print_pairs, print_table, terminal
+from graphcaps.cli.output import columns, print_pairs, print_table, terminal
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphcaps.cli.output import count_noun, note, option
+from graphcaps.cli.output import note, option
 from graphcaps.cli.progress import progress_bars
-from graphcaps.errors import UsageError
+from graphcaps.errors import UsageError, count_noun
 
 if TYPE_CHECKING:
     from graphcaps.evaluation.joint_training import JointProgress

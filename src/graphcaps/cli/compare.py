@@ -29,7 +29,6 @@ from graphcaps.cli.fold_options import (
 from graphcaps.cli.interrupts import suggest_resume
 from graphcaps.cli.output import (
     columns,
-    count_noun,
     note,
     option,
     print_json,
@@ -41,7 +40,7 @@ from graphcaps.cli.output_files import check_output_folder, write_json
 from graphcaps.cli.progress import cross_validation_progress
 from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import Device, Epochs
-from graphcaps.errors import ArgumentError, printable
+from graphcaps.errors import ArgumentError, count_noun, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphcaps.cli.data_options import Json, Root, Source, open_source
-from graphcaps.cli.output import columns, count_noun, format_size, option, pairs, print_json, terminal
+from graphcaps.cli.output import columns, format_size, option, pairs, print_json, terminal
 from graphcaps.cli.output_files import check_output_file
 from graphcaps.cli.reader_options import SplitColumn, takes_reader_options
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     from graphcaps.data.datasets.loading import LoadedDataset

@@ -27,7 +27,6 @@ from graphcaps.cli.fold_options import (
 from graphcaps.cli.interrupts import suggest_resume
 from graphcaps.cli.ledger_tables import show_ledgers
 from graphcaps.cli.output import (
-    count_noun,
     format_size,
     note,
     option,
@@ -56,7 +55,7 @@ from graphcaps.cli.run_options import (
     selection_metric,
 )
 from graphcaps.cli.tracking_options import Log, note_log, open_log
-from graphcaps.errors import ArgumentError, GraphcapsError
+from graphcaps.errors import ArgumentError, GraphcapsError, count_noun
 
 if TYPE_CHECKING:
     from graphcaps.config import CommitteeConfig

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphcaps.cli.output import columns, count_noun, print_pairs, terminal
+from graphcaps.cli.output import columns, print_pairs, terminal
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     from graphcaps.data.store import GraphStore

@@ -11,7 +11,6 @@ import typer
 from graphcaps.cli.data_options import Json
 from graphcaps.cli.output import (
     columns,
-    count_noun,
     describe_restarts,
     format_size,
     option,
@@ -19,6 +18,7 @@ from graphcaps.cli.output import (
     print_json,
     terminal,
 )
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -37,9 +37,8 @@ STOPPED = "Stopped."
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)  # of Python, for these signals
 _WAIT_SECONDS = 0.05
-_REPEAT_SECONDS = (
-    5.0  # within which SIGTERM counts as one: `timeout` and torchrun send it twice to some processes
-)
+# Within this time SIGTERM counts as one: `timeout` and torchrun send it twice to some processes.
+_REPEAT_SECONDS = 5.0
 _IMPORT_FILE = "<frozen importlib._bootstrap>"
 _terminated_at = -_REPEAT_SECONDS
 _process = os.getpid()
@@ -95,9 +94,8 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 def _raise_outside_imports(number: int, frame: FrameType | None) -> None:
     global _terminated_at
-    if (
-        os.getpid() != _process
-    ):  # a worker, forked a moment ago: only the process that started it saves and prints
+    # In a worker, forked a moment ago: only the process that started it saves and prints.
+    if os.getpid() != _process:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         return

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "as_options",
     "columns",
-    "count_noun",
     "describe_restarts",
     "format_size",
     "metric_rows",
@@ -159,11 +158,6 @@ def print_table(console: Console, table: Table) -> None:
     console.width = max(width, needed)
     console.print(table)
     console.width = width
-
-
-def count_noun(count: int, noun: str) -> str:
-    """A count with its noun: ``"1 graph"``, ``"1,200 graphs"``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def describe_restarts(record: Mapping[str, Any], most: int = 12) -> str:

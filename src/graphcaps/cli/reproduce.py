@@ -11,8 +11,8 @@ import typer
 
 from graphcaps.cli.cluster_options import RayAddress, cluster_progress, open_cluster
 from graphcaps.cli.interrupts import suggest_resume
-from graphcaps.cli.output import count_noun, note, option, print_json, print_text, terminal
-from graphcaps.errors import ArgumentError
+from graphcaps.cli.output import note, option, print_json, print_text, terminal
+from graphcaps.errors import ArgumentError, count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

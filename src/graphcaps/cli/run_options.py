@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from graphcaps._io.close_names import close_names
-from graphcaps.cli.output import count_noun, option
+from graphcaps.cli.output import option
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     from graphcaps.config import CommitteeConfig, RunConfig

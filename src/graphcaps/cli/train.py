@@ -19,7 +19,7 @@ from graphcaps.cli.data_options import (
     open_with_splits,
 )
 from graphcaps.cli.interrupts import stop_code
-from graphcaps.cli.output import count_noun, note, option
+from graphcaps.cli.output import note, option
 from graphcaps.cli.reader_options import takes_reader_options
 from graphcaps.cli.run_options import (
     BatchSize,
@@ -45,7 +45,7 @@ from graphcaps.cli.run_options import (
 )
 from graphcaps.cli.tracking_options import Log, note_log, open_log
 from graphcaps.cli.training_summary import show_training
-from graphcaps.errors import ArgumentError, DataError, GraphcapsError
+from graphcaps.errors import ArgumentError, DataError, GraphcapsError, count_noun
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from graphcaps.cli.output import (
-    count_noun,
     describe_restarts,
     metric_rows,
     note,
@@ -14,7 +13,7 @@ from graphcaps.cli.output import (
     print_pairs,
     terminal,
 )
-from graphcaps.errors import DataError
+from graphcaps.errors import DataError, count_noun
 
 if TYPE_CHECKING:
     from graphcaps.cli.training_files import TrainingFiles

@@ -13,7 +13,7 @@ from graphcaps.cli.cluster_options import RayAddress, open_cluster
 from graphcaps.cli.data_options import Fractions, Json, Root, Source, SplitBy, open_with_splits
 from graphcaps.cli.fold_options import GroupsBy, named_groups
 from graphcaps.cli.interrupts import stop_code
-from graphcaps.cli.output import columns, count_noun, note, option, print_json, print_table, terminal
+from graphcaps.cli.output import columns, note, option, print_json, print_table, terminal
 from graphcaps.cli.output_files import check_output_folder
 from graphcaps.cli.progress import progress_bars
 from graphcaps.cli.reader_options import takes_reader_options
@@ -26,6 +26,7 @@ from graphcaps.cli.run_options import (
     configure,
     describe_preset,
 )
+from graphcaps.errors import count_noun
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

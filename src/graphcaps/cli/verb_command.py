@@ -13,10 +13,8 @@ from graphcaps.errors import ArgumentError, UsageError, shorten
 
 __all__ = ["VerbCommand", "VerbGroup"]
 
-_SOURCES = (
-    "source",
-    "names",
-)  # arguments of verbs that name data sets; the library calls their graphs "store"
+# Arguments of verbs that name data sets; the library calls their graphs "store".
+_SOURCES = ("source", "names")
 _ALIASES = {"store": _SOURCES, "source": _SOURCES, "table": ("tables",)}
 
 

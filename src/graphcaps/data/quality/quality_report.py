@@ -21,7 +21,7 @@ from graphcaps.data.quality.duplicates import Duplicates, find_duplicates, fold_
 from graphcaps.data.quality.weisfeiler_lehman import wl_indistinguishable
 from graphcaps.data.splits.folds import stratified_folds
 from graphcaps.data.store import GraphStore
-from graphcaps.errors import ArgumentError
+from graphcaps.errors import ArgumentError, count_noun
 from graphcaps.ops.edges import EdgeReport
 
 __all__ = ["Finding", "QualityReport", "basic_findings", "quality_report"]
@@ -156,7 +156,7 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
         return
     empty = [names[index] for index, count in enumerate(counts) if not count]
     if empty:
-        sentence = f"{_count(len(empty), 'class', 'es')} without graphs: {_shorten(empty)}."
+        sentence = f"{count_noun(len(empty), 'class', 'es')} without graphs: {_shorten(empty)}."
         yield Finding("empty-classes", "warning", sentence, len(empty))
     alike = classes_alike(names[index] for index in present)
     if alike:
@@ -173,7 +173,7 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
     if small:
         names_and_counts = _shorten([f"{names[index]} ({counts[index]})" for index in small])
         sentence = (
-            f"{_count(len(small), 'class', 'es')} with fewer than {_NUM_FOLDS} graphs, too few for {_NUM_FOLDS} "
+            f"{count_noun(len(small), 'class', 'es')} with fewer than {_NUM_FOLDS} graphs, too few for {_NUM_FOLDS} "
             f"folds: {names_and_counts}."
         )
         members = [g for index in small for g in _indices(store.y == index)]
@@ -182,7 +182,7 @@ def _class_findings(store: GraphStore) -> Iterator[Finding]:
     fraction = counts[largest] / len(store)
     imbalanced = fraction >= _IMBALANCED
     listed = _shorten([f"{names[index]} ({counts[index]:,})" for index in present], 12)
-    sentence = f"{_count(len(present), 'class', 'es')}: {listed}. "
+    sentence = f"{count_noun(len(present), 'class', 'es')}: {listed}. "
     sentence += f"Always predicting the largest class, {names[largest]}, has an accuracy of {fraction:.1%}"
     sentence += ": also look at balanced accuracy." if imbalanced else "."
     yield Finding("balance", "warning" if imbalanced else "note", sentence, counts[largest])
@@ -193,7 +193,7 @@ def _structure_findings(store: GraphStore) -> Iterator[Finding]:
     empty = store.empty_graphs.tolist()
     if empty:
         sentence = (
-            f"{_count(len(empty), 'graph')} of {len(store):,} without nodes: training leaves them out, and their "
+            f"{count_noun(len(empty), 'graph')} of {len(store):,} without nodes: training leaves them out, and their "
             "prediction is the most frequent class."
         )
         yield Finding(
@@ -203,9 +203,7 @@ def _structure_findings(store: GraphStore) -> Iterator[Finding]:
     edgeless = (entries[1:] == entries[:-1]) & (store.sizes > 0)
     if bool(edgeless.any()):
         number = int(edgeless.sum())
-        sentence = (
-            f"{_count(number, 'graph')} of {len(store):,} without edges: only their nodes can be compared."
-        )
+        sentence = f"{count_noun(number, 'graph')} of {len(store):,} without edges: only their nodes can be compared."
         yield Finding(
             "no-edges",
             _severity(number, len(store)),
@@ -218,7 +216,7 @@ def _structure_findings(store: GraphStore) -> Iterator[Finding]:
     if bool(isolated.any()):
         number, graphs = int(isolated.sum()), torch.unique(store.node_graph[isolated]).tolist()
         sentence = (
-            f"{_count(number, 'node')} without neighbours in {_count(len(graphs), 'graph')} that "
+            f"{count_noun(number, 'node')} without neighbours in {count_noun(len(graphs), 'graph')} that "
             f"{'has' if len(graphs) == 1 else 'have'} edges: {'it receives' if number == 1 else 'they receive'} "
             "no messages."
         )
@@ -233,8 +231,8 @@ def _structure_findings(store: GraphStore) -> Iterator[Finding]:
     large = _indices(store.sizes >= _LARGE_GRAPH * max(median, 1))
     if large:
         sentence = (
-            f"{_count(len(large), 'graph')} with at least {_LARGE_GRAPH} times the median of {median:,.0f} nodes, the "
-            f"largest with {store.max_size:,}: they determine memory and time; --max-nodes truncates them."
+            f"{count_noun(len(large), 'graph')} with at least {_LARGE_GRAPH} times the median of {median:,.0f} nodes, "
+            f"the largest with {store.max_size:,}: they determine memory and time; --max-nodes truncates them."
         )
         yield Finding("large-graphs", "note", sentence, len(large), tuple(large[:_MAX_LISTED]))
 
@@ -242,23 +240,23 @@ def _structure_findings(store: GraphStore) -> Iterator[Finding]:
 def _edge_findings(report: EdgeReport) -> Iterator[Finding]:
     if report.self_loops:
         sentence = (
-            f"{_count(report.self_loops, 'self-loop')} in the edge list, removed: the model adds its own."
+            f"{count_noun(report.self_loops, 'self-loop')} in the edge list, removed: the model adds its own."
         )
         yield Finding("self-loops", "note", sentence, report.self_loops)
     if report.repeated:
         sentence = (
-            f"{_count(report.repeated, 'row')} of {report.rows:,} in the edge list repeated, and merged."
+            f"{count_noun(report.repeated, 'row')} of {report.rows:,} in the edge list repeated, and merged."
         )
         yield Finding("repeated-edges", "note", sentence, report.repeated)
     if report.one_way:
         everywhere = report.one_way == report.edges
-        edges = f"{_count(report.one_way, 'edge')} of {report.edges:,}"
+        edges = f"{count_noun(report.one_way, 'edge')} of {report.edges:,}"
         sentence = f"{edges} listed in one direction only, read as undirected"
         sentence += "." if everywhere else ": if direction has a meaning, it is lost."
         yield Finding("one-way-edges", "note" if everywhere else "warning", sentence, report.one_way)
     if report.conflicting_labels:
         number = report.conflicting_labels
-        sentence = f"{_count(number, 'edge')} listed with different labels: the first label is kept."
+        sentence = f"{count_noun(number, 'edge')} listed with different labels: the first label is kept."
         yield Finding("conflicting-edge-labels", "warning", sentence, number)
 
 
@@ -268,7 +266,7 @@ def _column_findings(store: GraphStore) -> Iterator[Finding]:
         if values is None or not values.numel():
             continue
         table = values.reshape(values.size(0), -1)
-        num_columns = _count(table.size(1), f"node {kind} column")
+        num_columns = count_noun(table.size(1), f"node {kind} column")
         wrong = (
             ~torch.isfinite(table) if table.is_floating_point() else torch.zeros_like(table, dtype=torch.bool)
         )
@@ -276,7 +274,7 @@ def _column_findings(store: GraphStore) -> Iterator[Finding]:
             graphs = torch.unique(store.node_graph[wrong.any(1)]).tolist()
             number = int(wrong.sum())
             sentence = (
-                f"{_count(number, f'node {kind}')} not finite (NaN or infinite): training refuses them."
+                f"{count_noun(number, f'node {kind}')} not finite (NaN or infinite): training refuses them."
             )
             yield Finding(f"not-finite-{kind}s", "warning", sentence, number, tuple(graphs[:_MAX_LISTED]))
         constant = _indices((table == table[:1]).all(0))
@@ -312,7 +310,7 @@ def _indistinguishable_findings(store: GraphStore) -> Iterator[Finding]:
         return
     number, total = sum(len(group) for group in groups), len(store)
     sentence = (
-        f"{number:,} of {total:,} graphs are WL-indistinguishable from others, in {_count(len(groups), 'group')} "
+        f"{number:,} of {total:,} graphs are WL-indistinguishable from others, in {count_noun(len(groups), 'group')} "
         f"(equal {_equal_columns(store, _ALL_COLUMNS[:2])}): folds have some of them in training and test set."
     )
     yield Finding("look-alikes", _severity(number, total), sentence, number, _first_graphs(groups))
@@ -323,7 +321,7 @@ def _indistinguishable_findings(store: GraphStore) -> Iterator[Finding]:
     if mixed:
         errors = sum(len(group) - int(np.bincount(classes[group]).max()) for group in mixed)
         sentence = (
-            f"{_count(len(mixed), 'group')} of WL-indistinguishable graphs with different classes: message passing "
+            f"{count_noun(len(mixed), 'group')} of WL-indistinguishable graphs with different classes: message passing "
             f"over nodes and edges has an accuracy of at most {1 - errors / total:.1%}."
         )
         yield Finding("conflicting-classes", "warning", sentence, len(mixed), _first_graphs(mixed))
@@ -334,8 +332,8 @@ def _duplicate_findings(store: GraphStore, duplicates: Duplicates) -> Iterator[F
     if duplicates.groups:
         number, total = duplicates.num_duplicates, len(store)
         sentence = (
-            f"{number:,} of {total:,} graphs have duplicates, in {_count(len(duplicates.groups), 'group')} (isomorphic "
-            f"graphs with equal {columns}; confirmed)."
+            f"{number:,} of {total:,} graphs have duplicates, in {count_noun(len(duplicates.groups), 'group')} "
+            f"(isomorphic graphs with equal {columns}; confirmed)."
         )
         yield Finding(
             "duplicates", _severity(number, total), sentence, number, _first_graphs(duplicates.groups)
@@ -343,7 +341,7 @@ def _duplicate_findings(store: GraphStore, duplicates: Duplicates) -> Iterator[F
     if duplicates.undecided:
         number = sum(len(group) for group in duplicates.undecided)
         sentence = (
-            f"{number:,} graphs in {_count(len(duplicates.undecided), 'group')} may be duplicates: they are "
+            f"{number:,} graphs in {count_noun(len(duplicates.undecided), 'group')} may be duplicates: they are "
             f"WL-indistinguishable (equal {columns}), but testing for isomorphism would take too long."
         )
         yield Finding("unsure-duplicates", "note", sentence, number, _first_graphs(duplicates.undecided))
@@ -355,8 +353,8 @@ def _conflict_findings(store: GraphStore, duplicates: Duplicates) -> Iterator[Fi
     mixed, errors = duplicates.conflicts(store.y)
     if mixed:
         sentence = (
-            f"{_count(len(mixed), 'group')} of duplicates with different classes: no classifier has an accuracy above "
-            f"{1 - errors / len(store):.1%}."
+            f"{count_noun(len(mixed), 'group')} of duplicates with different classes: no classifier has an accuracy "
+            f"above {1 - errors / len(store):.1%}."
         )
         yield Finding("conflicting-duplicates", "warning", sentence, len(mixed), _first_graphs(mixed))
 
@@ -388,10 +386,6 @@ def _warnings_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def _severity(number: int, total: int) -> Severity:
     return "warning" if number >= _WARNING_FRACTION * total else "note"
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def _shorten(names: list[str], most: int = 5) -> str:

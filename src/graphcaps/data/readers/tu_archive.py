@@ -18,7 +18,7 @@ from typing import IO
 
 from graphcaps._io.file_hash import sha256_of
 from graphcaps._io.read_limit import read_limit
-from graphcaps.errors import DataError
+from graphcaps.errors import DataError, count_noun
 
 __all__ = ["TRUTH_PREFIX", "TU_TABLES", "TUArchive", "count_files"]
 
@@ -286,10 +286,10 @@ def count_files(files: Iterable[str]) -> str:
     if not names:
         return "no file"
     if len(counts) == 1 and "without suffix" not in counts:
-        return f"{len(names):,} {next(iter(counts))} file{'' if len(names) == 1 else 's'}"
+        return count_noun(len(names), f"{next(iter(counts))} file")
     listed = ", ".join(f"{count:,} {suffix}" for suffix, count in counts.most_common(_MAX_SUFFIXES))
     more = ", …" if len(counts) > _MAX_SUFFIXES else ""
-    return f"{len(names):,} file{'' if len(names) == 1 else 's'} ({listed}{more})"
+    return f"{count_noun(len(names), 'file')} ({listed}{more})"
 
 
 def _inner_path(file: str) -> PurePosixPath:

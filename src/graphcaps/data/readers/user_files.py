@@ -16,7 +16,7 @@ from graphcaps.data.readers.graph_metadata import StoreWithMetadata
 from graphcaps.data.readers.network_formats import NETWORK_PARSERS
 from graphcaps.data.readers.text_tables import TABLE_SUFFIXES, Table, open_table
 from graphcaps.data.readers.tu_archive import count_files
-from graphcaps.errors import ArgumentError, DataError
+from graphcaps.errors import ArgumentError, DataError, count_noun
 
 __all__ = ["READER_OPTIONS", "USER_FILE_SUFFIXES", "is_user_file", "read_user_file", "unreadable_folder"]
 
@@ -60,9 +60,7 @@ def unreadable_folder(folder: Path) -> DataError:
     if not entries:
         return DataError(folder, expected, "an empty folder")
     found = [count_files(path.name for path in files)] if files else []
-    found += (
-        [f"{len(folders):,} folder{'' if len(folders) == 1 else 's'} without any of these"] if folders else []
-    )
+    found += [f"{count_noun(len(folders), 'folder')} without any of these"] if folders else []
     alone = [path for path in files if path.suffix.lower() in (*TABLE_SUFFIXES, ".zip")]
     fix = ""
     if alone:
